@@ -17,7 +17,7 @@ use super::{Case, Violation};
 use redquorum_protocol::wire::{LAPSE_MS, TURN_MS};
 use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Ns, Phase, Window};
-use redquorum_scenario::{Property, Step};
+use redquorum_scenario::{Acquires, Property, Step};
 
 /// How much longer an acquire may take where several clients wait for the same resource.
 pub(super) const RESOLVES: Ns = 800 * MS;
@@ -356,8 +356,8 @@ fn shortest_keep(case: &Case<'_>, lease: &Lease<'_>) -> Option<Ns> {
     keeps.min()
 }
 
-/// A client that waited for longer than its scenario allows, or got nothing. What it gave up itself
-/// does not count.
+/// An acquire that took longer than its scenario allows, or was refused where all or one must be
+/// granted. What a client gave up itself does not count.
 fn too_late(case: &Case<'_>, name: &str, most: Duration) -> Option<Violation> {
     let bound = time::of(most);
     let heal = case.world.until(Phase::Heal);
@@ -365,11 +365,14 @@ fn too_late(case: &Case<'_>, name: &str, most: Duration) -> Option<Violation> {
     let took = |request: &Request<'_>| ended(request).saturating_sub(request.asked);
     let mut all = case.acquires_of(name);
     all.retain(|it| !it.is_given_up() && !case.is_dead_by(it.process, ended(it)));
-    let slowest = all.iter().max_by_key(|request| took(request));
+    let slowest = all.iter().max_by_key(|request| took(request)).filter(|it| took(it) > bound);
+    let wanted = case.world.scenario.expect.acquires.get(name);
     let is_granted = all.iter().any(|request| request.granted());
-    let late = slowest.filter(|slowest| took(slowest) > bound || !is_granted)?;
+    let owes_it = wanted == Some(&Acquires::AllGranted) || !is_granted;
+    let refused = || all.iter().find(|it| it.reply.is_some_and(|reply| !reply.ok) && owes_it);
+    let request = slowest.or_else(refused)?;
     let why = format!("the scenario demands a grant to {name} within {}", Ms(bound));
-    Some(violation(late, ended(late), bound, why))
+    Some(violation(request, ended(request), bound, why))
 }
 
 /// A lease that ended earlier than its scenario allows, though it was not released.

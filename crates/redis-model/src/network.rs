@@ -115,7 +115,11 @@ impl<C, M> MessageRule<C, M> {
 
     /// Whether the rule strikes the open connections at once, and then never again.
     pub const fn strikes_connections(&self) -> bool {
-        self.is_blanket() && matches!(self.fault, MessageFault::HalfOpen(_) | MessageFault::Reset)
+        self.ends_connections() && self.is_blanket() && matches!(self.side, Side::Both)
+    }
+
+    const fn ends_connections(&self) -> bool {
+        matches!(self.fault, MessageFault::HalfOpen(_) | MessageFault::Reset)
     }
 
     /// Whether the rule is about everything that passes.
@@ -206,7 +210,7 @@ impl<C, M> MessageRules<C, M> {
         let rules = self.rules.iter().map(|(number, (rule, _))| (*number, rule));
         rules.filter(move |(_, rule)| {
             rule.is_blanket()
-                && !rule.strikes_connections()
+                && !rule.ends_connections()
                 && rule.is_on(side)
                 && rule.is_about(client, node)
         })
@@ -277,6 +281,11 @@ mod tests {
             (rule(None, MessageFault::Reset), Side::Request, false),
             (rule(7, MessageFault::Reset), Side::Request, true),
             (MessageRule { from: 2, ..rule(None, MessageFault::Reset) }, Side::Request, false),
+            (
+                MessageRule { side: Side::Reply, ..rule(None, MessageFault::Reset) },
+                Side::Reply,
+                true,
+            ),
         ] {
             let mut rules = Rules::default();
             rules.insert(1, rule.clone(), 0);
@@ -295,6 +304,7 @@ mod tests {
             MessageRule { from: 2, ..rule(None, MessageFault::Drop) },
             MessageRule { count: Some(9), ..rule(None, MessageFault::Drop) },
             rule(None, MessageFault::Reset),
+            MessageRule { side: Side::Reply, ..rule(None, MessageFault::Reset) },
         ]) {
             rules.insert(number, rule, 0);
         }

@@ -77,7 +77,8 @@ pub struct Expect {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub margin: BTreeMap<String, usize>,
     /// The longest time that an acquire may take, from the call to the grant, for each client or
-    /// for all clients of a kind. At least one must be granted, and none may still wait by then.
+    /// for all clients of a kind. At least one must be granted (all, if `acquires` says so), and
+    /// none may still wait by then.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub within: BTreeMap<String, Length>,
     /// How long each lease must last, for each client or for all clients of a kind, unless its

@@ -674,8 +674,8 @@ impl FaultKind {
     /// Whether the fault is over as soon as it has struck.
     pub fn is_at_once(&self) -> bool {
         match self {
-            // The selected messages are reset for as long as the fault lasts.
-            Self::Net(NetworkFault::Reset(messages)) => messages.index.is_none(),
+            // Selected messages are reset for as long as the fault lasts.
+            Self::Net(NetworkFault::Reset(messages)) => messages.are_all(),
             kind => matches!(kind.row().heals, AtOnce(_)),
         }
     }
