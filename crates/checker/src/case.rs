@@ -191,14 +191,13 @@ impl<'a> Case<'a> {
     }
 
     /// Whether the owner of a key could not delete it within a span: the owner is dead, was stopped
-    /// or cut off, or cannot know of the key. `slack`: how long a stopped owner may need
-    /// afterwards.
-    pub fn is_helpless(&self, key: &Presence<'_>, within: Window, slack: Ns) -> bool {
+    /// or cut off, or cannot know of the key.
+    pub fn is_helpless(&self, key: &Presence<'_>, within: Window) -> bool {
         key.is_back
             || self.is_dead_by(key.process, within.to)
             || self.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
             || self.faults.repeats(key.process, key.node, key.made.to)
-            || self.faults.is_hindered(key.process, within, slack)
+            || self.faults.is_hindered(key.process, within)
     }
 
     /// When a quorum of masters certainly had the key of a lease.

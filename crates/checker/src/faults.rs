@@ -14,7 +14,7 @@ use redquorum_scenario::{
 
 /// How long a link may still be down after a fault is healed. The back-off of reconnects is at most
 /// a second.
-const RECONNECT: Ns = 1_200 * MS;
+pub(super) const RECONNECT: Ns = 1_200 * MS;
 /// How long a link may still be down after the end of a fault that broke no connection.
 const GO_ON: Ns = 100 * MS;
 
@@ -346,22 +346,14 @@ impl<'a> Faults<'a> {
         self.of_process(process).rev().filter(|strike| strike.at.from <= by).find_map(rate)
     }
 
-    /// The faults that keep a client process from doing its part in time: the process stands still,
-    /// or its timers run at a rate that drift does not allow.
-    pub fn hinders(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
+    /// Whether a fault keeps a client process from doing its part in time at some instant of a
+    /// span: the process stands still, or its timers run at a rate that drift does not allow.
+    pub fn is_hindered(&self, process: &str, within: Window) -> bool {
         let drift = f64::from(self.scenario.lock.drift_ppm);
-        let too_much = move |rate: f64| (rate - 1.0).abs() * 1e6 > drift;
-        self.of_process(process).filter(move |strike| {
+        let too_much = |rate: f64| (rate - 1.0).abs() * 1e6 > drift;
+        self.of_process(process).any(|strike| {
             strike.rate().map_or(strike.fault.kind.pauses_clients(), too_much)
-        })
-    }
-
-    /// Whether a fault keeps a client process from doing its part at some time within a span, or up
-    /// to `slack` before it.
-    pub fn is_hindered(&self, process: &str, within: Window, slack: Ns) -> bool {
-        self.hinders(process).any(|strike| {
-            let span = strike.span();
-            Window::new(span.from, span.to.saturating_add(slack)).touches(within)
+                && strike.span().touches(within)
         })
     }
 

@@ -137,7 +137,7 @@ fn partial(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let rounds = if case.world.scenario.options_of(request.process).fencing { 5 } else { 3 };
     let timeouts = case.world.node_timeout.saturating_mul(rounds);
     let bound = timeouts.saturating_add(CLEANS_UP);
-    own.filter(|key| !case.is_helpless(key, key.possible, 0)).find_map(|key| {
+    own.filter(|key| !case.is_helpless(key, key.possible)).find_map(|key| {
         let delays = case.faults.delays(request.process, key.possible).saturating_mul(4);
         let longest = time::of(case.world.scenario.longest_ttl());
         let unpolled = request.unpolled.map(|_| set_aside(case.world.node_timeout, longest));

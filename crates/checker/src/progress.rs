@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use super::case::{CLEANS_UP, Request};
+use super::faults::RECONNECT;
 use super::leases::{Ending, Lease};
 use super::time::{self, MS, Ms};
 use super::waits::longest_wait;
@@ -27,8 +28,6 @@ pub(super) const LOOKS: Ns = 1_000 * MS;
 /// How soon a fair waiter that finds the resource free, behind others, looks again
 /// (`docs/waiting.md`).
 pub(super) const SOON: Ns = 250 * MS;
-/// The longest back-off of reconnects is a second.
-const RECONNECTS: Ns = 1_200 * MS;
 /// How long it may take until a client looks at a distrusted master again.
 const LOOKS_AT_DISTRUSTED: Ns = 1_200 * MS;
 
@@ -115,7 +114,7 @@ fn recovery(case: &Case<'_>) -> Ns {
     let longest = time::of(scenario.longest_ttl());
     let keys = longest.saturating_add(time::of(lock.lock_delay.0));
     let keys = keys.saturating_add(case.world.deducted_from(keys));
-    let links = RECONNECTS.saturating_add(case.world.node_timeout.saturating_mul(2));
+    let links = RECONNECT.saturating_add(case.world.node_timeout.saturating_mul(2));
     let options = || scenario.processes().into_iter().map(|process| scenario.options_of(process));
     let is_fair = options().any(|lock| lock.fair);
     let queues = if is_fair { time::of_ms(LAPSE_MS.max(TURN_MS)) + LOOKS + SOON } else { 0 };
