@@ -13,7 +13,7 @@ use super::time::{self, MS};
 use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op};
 use redquorum_scenario::history::{Event, History, Ns, Phase, Record, Window};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{NodeList, Scenario};
+use redquorum_scenario::{LeaseEffect, NodeList, Scenario};
 
 /// How long a client may need to clean up, in addition to node timeouts.
 pub(super) const CLEANS_UP: Ns = 100 * MS;
@@ -52,12 +52,12 @@ impl<'a> Case<'a> {
         let mut looks: Map<&str, Vec<Ns>> = Map::default();
         for request in &requests {
             if let Some(reply) = request.reply.filter(|reply| reply.ok) {
-                let looked = match request.op {
-                    Op::Step { check: Some(_), .. } => reply.at_ns.unwrap_or(request.asked),
-                    Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Extend { .. } => {
-                        reply.returned()
+                let looked = match request.op.effect() {
+                    LeaseEffect::Acquires | LeaseEffect::Extends => reply.returned(),
+                    LeaseEffect::None if request.resource.is_some() => {
+                        reply.at_ns.unwrap_or(request.asked)
                     }
-                    _ => continue,
+                    LeaseEffect::Keeps | LeaseEffect::Releases | LeaseEffect::None => continue,
                 };
                 looks.entry(request.client).or_default().push(looked);
             }
@@ -563,10 +563,10 @@ impl<'a> Request<'a> {
 
     /// What the client is asked to do with the resource.
     pub const fn verb(&self) -> &'static str {
-        match self.op {
-            Op::AcquireAll { .. } => "acquire",
-            Op::ReleaseAll { .. } => "release",
-            op => op.name(),
+        match self.op.effect() {
+            LeaseEffect::Acquires => "acquire",
+            LeaseEffect::Releases => "release",
+            LeaseEffect::Extends | LeaseEffect::Keeps | LeaseEffect::None => self.op.name(),
         }
     }
 
@@ -575,7 +575,7 @@ impl<'a> Request<'a> {
     }
 
     pub const fn is_extend(&self) -> bool {
-        matches!(self.op, Op::Extend { .. })
+        matches!(self.op.effect(), LeaseEffect::Extends)
     }
 
     /// Whether it is an acquire of a client's script, not a final acquire.

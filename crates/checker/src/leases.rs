@@ -2,7 +2,8 @@
 //! are exact. Without stamps, there is an inner span, in which the client certainly counted on the
 //! lease, and an outer span, in which it may have.
 
-use redquorum_scenario::client_protocol::{FailureReason, Op};
+use redquorum_scenario::LeaseEffect;
+use redquorum_scenario::client_protocol::FailureReason;
 use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
 
 use super::case::{Reply, Request, World};
@@ -263,14 +264,12 @@ fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Wind
 fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> Vec<Lease<'a>> {
     // The records at which requests change leases.
     let changes = requests.iter().enumerate().filter_map(|(index, request)| {
-        match (request.op, request.reply.filter(|reply| reply.ok)) {
-            (Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Extend { .. }, Some(reply)) => {
+        match (request.op.effect(), request.reply.filter(|reply| reply.ok)) {
+            (LeaseEffect::Acquires | LeaseEffect::Extends, Some(reply)) => {
                 Some((reply.record, index))
             }
-            (Op::Release { .. } | Op::ReleaseAll { .. } | Op::Extend { .. }, _) => {
-                Some((request.record, index))
-            }
-            _ => None,
+            (LeaseEffect::Releases | LeaseEffect::Extends, _) => Some((request.record, index)),
+            (LeaseEffect::Acquires, None) | (LeaseEffect::Keeps | LeaseEffect::None, _) => None,
         }
     });
     let mut changes: Vec<(usize, usize)> = changes.collect();
@@ -286,20 +285,19 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
                     let Some(resource) = request.resource else { continue };
                     let known = of_client.entry((request.client, resource)).or_default();
                     let latest = known.last().map(|latest| &mut leases[*latest]);
-                    match (request.op, request.reply.filter(|reply| reply.ok), latest) {
-                        (Op::Release { .. } | Op::ReleaseAll { .. }, _, Some(lease)) => {
-                            lease.give_back(index);
-                        }
-                        (Op::Acquire { .. } | Op::AcquireAll { .. }, Some(reply), Some(lease))
+                    let reply = request.reply.filter(|reply| reply.ok);
+                    match (request.op.effect(), reply, latest) {
+                        (LeaseEffect::Releases, _, Some(lease)) => lease.give_back(index),
+                        (LeaseEffect::Acquires, Some(reply), Some(lease))
                             if reply.handles > Some(1) =>
                         {
                             lease.reenter(index, request, reply);
                         }
-                        (Op::Acquire { .. } | Op::AcquireAll { .. }, Some(reply), _) => {
+                        (LeaseEffect::Acquires, Some(reply), _) => {
                             known.push(leases.len());
                             leases.push(granted(index, request, resource, reply, world, keys));
                         }
-                        (Op::Extend { .. }, Some(reply), Some(lease)) => {
+                        (LeaseEffect::Extends, Some(reply), Some(lease)) => {
                             let promised = promised(request, reply);
                             let sent = || first_keep(keys, lease.token?, request, reply);
                             let on_masters = || Some(of_algorithm(sent()?, request, world));
@@ -308,8 +306,10 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
                             }
                         }
                         // The result is unknown.
-                        (Op::Extend { .. }, None, Some(lease)) => lease.may_shorten(request),
-                        _ => {}
+                        (LeaseEffect::Extends, None, Some(lease)) => lease.may_shorten(request),
+                        (LeaseEffect::Acquires, None, _)
+                        | (LeaseEffect::Extends | LeaseEffect::Releases, _, None)
+                        | (LeaseEffect::Keeps | LeaseEffect::None, ..) => {}
                     }
                 }
             }

@@ -16,9 +16,9 @@ use super::time::{self, MS, Ms};
 use super::waits::longest_wait;
 use super::{Case, Violation};
 use redquorum_protocol::wire::{LAPSE_MS, TURN_MS};
-use redquorum_scenario::client_protocol::{FailureReason, Op};
+use redquorum_scenario::client_protocol::FailureReason;
 use redquorum_scenario::history::{Ns, Phase, Window};
-use redquorum_scenario::{Acquires, Property, Step};
+use redquorum_scenario::{Acquires, LeaseEffect, Property, Step};
 
 /// How much longer an acquire may take where several clients wait for the same resource.
 pub(super) const RESOLVES: Ns = 800 * MS;
@@ -310,7 +310,7 @@ fn let_go(case: &Case<'_>, calm: &Calm, lease: &Lease<'_>) -> Option<Violation> 
         return None;
     }
     let keep = case.requests.iter().find(|request| {
-        matches!(request.op, Op::KeepAlive { .. })
+        request.op.effect() == LeaseEffect::Keeps
             && request.client == lease.client
             && request.resource == Some(lease.resource)
             && request.asked >= lease.start.from

@@ -5,9 +5,9 @@
 
 use std::collections::HashSet;
 
-use redquorum_scenario::client_protocol::{Capability, FailureReason, Op};
+use redquorum_scenario::client_protocol::{Capability, FailureReason};
 use redquorum_scenario::history::{Act, Event, Ns, Outcome, Phase, Window};
-use redquorum_scenario::{Cause, Property};
+use redquorum_scenario::{Cause, LeaseEffect, Property};
 
 use super::case::Request;
 use super::exclusion::believed;
@@ -116,10 +116,10 @@ fn too_long(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     // An extension to an earlier deadline than the one before may leave that one as it is.
     let usual = time::of(case.world.scenario.lock.ttl.0);
     let asked_for = request.op.ttl_ms().map(time::of_ms);
-    let ttl = match request.op {
-        Op::Extend { .. } => asked_for.unwrap_or(usual).max(case.longest_ttl(request)),
-        _ => asked_for.unwrap_or(usual),
-    };
+    let mut ttl = asked_for.unwrap_or(usual);
+    if request.is_extend() {
+        ttl = ttl.max(case.longest_ttl(request));
+    }
     let promised = match (reply.deadline_ns, reply.valid_ms) {
         // The attempt that was granted began at the grant at the latest.
         (Some(deadline), _) => deadline.saturating_sub(reply.returned()),
@@ -368,7 +368,7 @@ fn begun(case: &Case<'_>, lease: &Lease<'_>, request: &Request<'_>) -> Ns {
             && (lease.start.to..request.asked).contains(&other.asked)
     });
     let rounds = before.filter_map(|other| match other.reply.and_then(|reply| reply.why) {
-        _ if matches!(other.op, Op::KeepAlive { .. }) => Some(reported),
+        _ if other.op.effect() == LeaseEffect::Keeps => Some(reported),
         Some(FailureReason::Cancelled) => Some(other.asked).filter(|asked| *asked >= reported),
         _ => None,
     });

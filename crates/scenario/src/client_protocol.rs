@@ -14,7 +14,8 @@ use serde_with::skip_serializing_none;
 
 use crate::name::Name;
 use crate::units::millis;
-use crate::{Scenario, is_default, is_true};
+use crate::words::{LeaseEffect, Step};
+use crate::{Length, Scenario, is_default, is_true};
 
 /// The environment variable with the addresses of the masters, separated by commas:
 /// `redis://127.0.0.1:20001,…`. The addresses are those of the proxies.
@@ -213,14 +214,60 @@ impl Op {
         matches!(self, Self::Acquire { again: true, .. })
     }
 
+    /// What the operation does to the leases of its resources.
+    pub const fn effect(&self) -> LeaseEffect {
+        match self {
+            Self::Acquire { .. } | Self::AcquireAll { .. } => LeaseEffect::Acquires,
+            Self::Extend { .. } => LeaseEffect::Extends,
+            Self::KeepAlive { .. } => LeaseEffect::Keeps,
+            Self::Release { .. } | Self::ReleaseAll { .. } => LeaseEffect::Releases,
+            Self::Cancel { .. } | Self::Step { .. } => LeaseEffect::None,
+        }
+    }
+
     /// Whether the operation acquires one resource or several.
     pub const fn is_acquire(&self) -> bool {
-        matches!(self, Self::Acquire { .. } | Self::AcquireAll { .. })
+        matches!(self.effect(), LeaseEffect::Acquires)
     }
 
     /// Whether the operation releases one resource or several.
     pub const fn is_release(&self) -> bool {
-        matches!(self, Self::Release { .. } | Self::ReleaseAll { .. })
+        matches!(self.effect(), LeaseEffect::Releases)
+    }
+
+    /// The operation that a step of a script asks of its client, and none for work, which the
+    /// client is not asked for. `usual` is the TTL of the lock. Only a client that `waits` by itself
+    /// is asked to wait.
+    pub fn of_step(step: &Step, usual: Duration, waits: bool) -> Option<Self> {
+        let ttl_ms = |ttl: &Option<Length>| millis(ttl.map_or(usual, |ttl| ttl.0));
+        let all = || step.resources().cloned().collect();
+        Some(match step {
+            Step::Acquire { resource, also, wait, ttl, again, .. } => {
+                let wait_ms = if waits { millis(wait.0) } else { 0 };
+                // The step names no TTL: 0 keeps the deadline of the lease that the client holds.
+                let ttl_ms = if *again && ttl.is_none() { 0 } else { ttl_ms(ttl) };
+                if also.is_empty() {
+                    let resource = resource.clone();
+                    Self::Acquire { resource, ttl_ms, wait_ms, again: *again }
+                } else {
+                    Self::AcquireAll { resources: all(), ttl_ms, wait_ms }
+                }
+            }
+            Step::Extend { resource, ttl } => {
+                Self::Extend { resource: resource.clone(), ttl_ms: ttl_ms(ttl) }
+            }
+            Step::Keep { resource, most } => {
+                Self::KeepAlive { resource: resource.clone(), max_ms: millis(most.0) }
+            }
+            Step::Release { resource, also } if also.is_empty() => {
+                Self::Release { resource: resource.clone() }
+            }
+            Step::Release { .. } => Self::ReleaseAll { resources: all() },
+            Step::Touch { held, .. } => {
+                Self::Step { name: step.to_string().into(), check: held.clone() }
+            }
+            Step::Work(_) => return None,
+        })
     }
 }
 
@@ -267,6 +314,24 @@ impl Capability {
     /// What the lock of this repository can do: all but what only other locks need.
     pub fn of_this_lock() -> Vec<Self> {
         Self::ALL.into_iter().filter(|can| *can != Self::Renews).collect()
+    }
+
+    /// What a client must be able to do for a step, beyond acquire, release and access.
+    pub fn needed_by(step: &Step) -> impl Iterator<Item = Self> {
+        let kind = match step {
+            Step::Acquire { again: true, .. } => Some(Self::Reenter),
+            Step::Extend { .. } => Some(Self::Extend),
+            Step::Keep { .. } => Some(Self::KeepAlive),
+            Step::Touch { under: Some(_), .. } => Some(Self::Fence),
+            Step::Acquire { .. } | Step::Release { .. } if step.is_of_several() => {
+                Some(Self::Several)
+            }
+            Step::Acquire { .. }
+            | Step::Release { .. }
+            | Step::Touch { under: None, .. }
+            | Step::Work(_) => None,
+        };
+        kind.into_iter().chain(step.cancel().map(|_| Self::Cancel))
     }
 }
 

@@ -50,7 +50,7 @@ pub use mutant::Mutant;
 pub use read::{Problem, Problems, line_of, makes_sense, near, read};
 pub use redquorum_redis_model::Persistence;
 pub use redquorum_redis_model::network::{End, MessageFault, Side};
-pub use words::{AccessKind, Class, EventKind, Moment, Step};
+pub use words::{AccessKind, Class, EventKind, LeaseEffect, Moment, Step};
 
 /// Whether the name of a scenario or of a variant may contain this character.
 pub const fn is_name_char(c: char) -> bool {

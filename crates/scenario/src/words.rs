@@ -175,47 +175,127 @@ const STEPS: &str = "one of `acquire L [and M] [wait 5s] [ttl 2s] [cancel 1s]`, 
                      [if L]`, `present R under L`, `release L [and M]`";
 
 impl Step {
-    /// The TTL that the step names, if any.
-    pub fn ttl(&self) -> Option<Duration> {
+    /// What the step does to the leases of its resources.
+    pub const fn effect(&self) -> LeaseEffect {
         match self {
-            Self::Acquire { ttl, .. } | Self::Extend { ttl, .. } => ttl.map(|ttl| ttl.0),
-            _ => None,
+            Self::Acquire { .. } => LeaseEffect::Acquires,
+            Self::Extend { .. } => LeaseEffect::Extends,
+            Self::Keep { .. } => LeaseEffect::Keeps,
+            Self::Release { .. } => LeaseEffect::Releases,
+            Self::Touch { .. } | Self::Work(_) => LeaseEffect::None,
         }
     }
 
-    /// The resource whose lease the step is about.
-    pub fn resource(&self) -> Option<&str> {
-        match self {
-            Self::Acquire { resource, .. }
-            | Self::Extend { resource, .. }
-            | Self::Keep { resource, .. }
-            | Self::Release { resource, .. } => Some(resource),
-            Self::Touch { under, held, .. } => under.as_deref().or(held.as_deref()),
-            Self::Work(_) => None,
-        }
+    /// The resources of the leases that the step is about. For an access to a register, the lease
+    /// that it depends on.
+    pub fn resources(&self) -> impl Iterator<Item = &Name> {
+        let (first, also) = match self {
+            Self::Acquire { resource, also, .. } | Self::Release { resource, also } => {
+                (Some(resource), also.as_slice())
+            }
+            Self::Extend { resource, .. } | Self::Keep { resource, .. } => {
+                (Some(resource), &[][..])
+            }
+            Self::Touch { under, held, .. } => (under.as_ref().or(held.as_ref()), &[][..]),
+            Self::Work(_) => (None, &[][..]),
+        };
+        first.into_iter().chain(also)
+    }
+
+    /// The resources of the step, if it has this effect on them.
+    pub fn resources_if(&self, effect: LeaseEffect) -> impl Iterator<Item = &Name> {
+        self.resources().filter(move |_| self.effect() == effect)
     }
 
     /// The resources that the step acquires.
     pub fn acquires(&self) -> impl Iterator<Item = &Name> {
-        let of = match self {
-            Self::Acquire { resource, also, .. } => Some((resource, also)),
-            _ => None,
-        };
-        of.into_iter().flat_map(|(resource, also)| std::iter::once(resource).chain(also))
+        self.resources_if(LeaseEffect::Acquires)
     }
 
     /// The resources that the step releases.
     pub fn releases(&self) -> impl Iterator<Item = &Name> {
-        let of = match self {
-            Self::Release { resource, also } => Some((resource, also)),
-            _ => None,
-        };
-        of.into_iter().flat_map(|(resource, also)| std::iter::once(resource).chain(also))
+        self.resources_if(LeaseEffect::Releases)
     }
 
-    /// Whether the step is about several resources at once.
-    pub const fn is_of_several(&self) -> bool {
-        matches!(self, Self::Acquire { also, .. } | Self::Release { also, .. } if !also.is_empty())
+    /// Whether the client acquires as the owner of a lease that it has: a re-entry.
+    pub const fn is_again(&self) -> bool {
+        matches!(self, Self::Acquire { again: true, .. })
+    }
+
+    /// Whether the step is about several leases at once.
+    pub fn is_of_several(&self) -> bool {
+        self.resources().nth(1).is_some()
+    }
+
+    /// The TTL that the step names, if any.
+    pub fn ttl(&self) -> Option<Duration> {
+        match self {
+            Self::Acquire { ttl, .. } | Self::Extend { ttl, .. } => ttl.map(|ttl| ttl.0),
+            Self::Keep { .. } | Self::Release { .. } | Self::Touch { .. } | Self::Work(_) => None,
+        }
+    }
+
+    /// How long the client may wait for a resource that is taken.
+    pub const fn wait(&self) -> Duration {
+        match self {
+            Self::Acquire { wait, .. } => wait.0,
+            Self::Extend { .. }
+            | Self::Keep { .. }
+            | Self::Release { .. }
+            | Self::Touch { .. }
+            | Self::Work(_) => Duration::ZERO,
+        }
+    }
+
+    /// When the client gives the request of the step up, if it does.
+    pub fn cancel(&self) -> Option<Duration> {
+        match self {
+            Self::Acquire { cancel, .. } => cancel.map(|cancel| cancel.0),
+            Self::Extend { .. }
+            | Self::Keep { .. }
+            | Self::Release { .. }
+            | Self::Touch { .. }
+            | Self::Work(_) => None,
+        }
+    }
+
+    /// How long the client works in the step.
+    pub const fn work(&self) -> Duration {
+        match self {
+            Self::Work(length) => length.0,
+            Self::Acquire { .. }
+            | Self::Extend { .. }
+            | Self::Keep { .. }
+            | Self::Release { .. }
+            | Self::Touch { .. } => Duration::ZERO,
+        }
+    }
+
+    /// The register that the step touches, if it touches one.
+    pub const fn touches(&self) -> Option<(&Name, AccessKind)> {
+        match self {
+            Self::Touch { register, way, .. } => Some((register, *way)),
+            Self::Acquire { .. }
+            | Self::Extend { .. }
+            | Self::Keep { .. }
+            | Self::Release { .. }
+            | Self::Work(_) => None,
+        }
+    }
+
+    /// The events when the client gets the request of the step.
+    pub fn before(&self) -> impl Iterator<Item = EventKind> {
+        self.resources().filter_map(|resource| self.effect().before(resource.clone()))
+    }
+
+    /// The events when the client has answered.
+    pub fn after(&self, ok: bool) -> impl Iterator<Item = EventKind> {
+        self.resources().filter_map(move |resource| self.effect().after(ok, resource.clone()))
+    }
+
+    /// The event when the access to a register arrives there, if the step is one.
+    pub fn access(&self) -> Option<EventKind> {
+        self.touches().map(|(register, way)| EventKind::of_access(way, register.clone()))
     }
 
     /// All times of the step.
@@ -227,6 +307,43 @@ impl Step {
             Self::Extend { ttl, .. } => ttl.iter_mut().collect(),
             Self::Keep { most: length, .. } | Self::Work(length) => vec![length],
             Self::Release { .. } | Self::Touch { .. } => Vec::new(),
+        }
+    }
+}
+
+/// What a step of a script, or an operation of a client, does to the leases of its resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseEffect {
+    /// It acquires them: another handle, where the client has the lease already.
+    Acquires,
+    /// It extends them once.
+    Extends,
+    /// It lets the watchdog extend them.
+    Keeps,
+    /// It gives them up: one handle of each.
+    Releases,
+    /// It leaves them as they are.
+    None,
+}
+
+impl LeaseEffect {
+    /// The event of a resource when the client gets the request.
+    pub fn before(self, resource: Name) -> Option<EventKind> {
+        match self {
+            Self::Acquires => Some(EventKind::Asks(resource)),
+            Self::Releases => Some(EventKind::Releases(resource)),
+            Self::Extends | Self::Keeps | Self::None => None,
+        }
+    }
+
+    /// The event of a resource when the client has answered.
+    pub fn after(self, ok: bool, resource: Name) -> Option<EventKind> {
+        match (self, ok) {
+            (Self::Acquires, true) => Some(EventKind::Granted(resource)),
+            (Self::Acquires, false) => Some(EventKind::Refused(resource)),
+            (Self::Extends, true) => Some(EventKind::Extended(resource)),
+            (Self::Releases, _) => Some(EventKind::Released(resource)),
+            (Self::Extends, false) | (Self::Keeps | Self::None, _) => None,
         }
     }
 }
@@ -424,6 +541,15 @@ impl EventKind {
                 | Self::Request(..)
                 | Self::Reply(..)
         )
+    }
+
+    /// The event of an access to a register.
+    pub const fn of_access(way: AccessKind, register: Name) -> Self {
+        match way {
+            AccessKind::Present => Self::Presents(register),
+            AccessKind::Read => Self::Reads(register),
+            AccessKind::Write => Self::Writes(register),
+        }
     }
 
     /// The event of the message with this number.

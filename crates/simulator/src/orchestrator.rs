@@ -38,8 +38,8 @@ use redquorum_scenario::history::{Act, Event, LeftKey, Ns, Outcome, Phase, Recor
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
 use redquorum_scenario::{
-    Class, Client, ClockFault, EventKind, FaultKind, FaultTime, Messages, OnClient, ResourceFault,
-    Scenario, SetsClock, Side, Step,
+    Class, Client, ClockFault, EventKind, FaultKind, FaultTime, LeaseEffect, Messages, OnClient,
+    ResourceFault, Scenario, SetsClock, Side,
 };
 
 mod faults;
@@ -263,7 +263,7 @@ impl Orchestrator {
             ];
             let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
             let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);
-            let mut needs = of_lock.chain(client.script.iter().flat_map(needs));
+            let mut needs = of_lock.chain(client.script.iter().flat_map(Capability::needed_by));
             if let Some(needed) = needs.find(|needed| !known.contains(needed)) {
                 return Some(format!("the client cannot `{}`", needed.name()));
             }
@@ -471,31 +471,16 @@ fn limit(scenario: &Scenario) -> Ns {
 fn outlives_lease(client: &Client, usual: Duration) -> bool {
     let (mut left, mut kept) = (None, false);
     client.script.iter().any(|step| {
-        match step {
-            Step::Acquire { ttl, .. } | Step::Extend { ttl, .. } => {
-                left = Some(ttl.map_or(usual, |ttl| ttl.0));
+        match step.effect() {
+            LeaseEffect::Acquires | LeaseEffect::Extends => {
+                left = Some(step.ttl().unwrap_or(usual));
             }
-            Step::Keep { .. } => kept = true,
-            Step::Release { .. } => (left, kept) = (None, false),
-            Step::Work(length) => left = left.map(|left| left.saturating_sub(length.0)),
-            Step::Touch { .. } => {}
+            LeaseEffect::Keeps => kept = true,
+            LeaseEffect::Releases => (left, kept) = (None, false),
+            LeaseEffect::None => left = left.map(|left| left.saturating_sub(step.work())),
         }
         !kept && left.is_some_and(|left| left.is_zero())
     })
-}
-
-/// The features that a client needs for the step, beyond acquire, release and step.
-fn needs(step: &Step) -> impl Iterator<Item = Capability> {
-    let kind = match step {
-        Step::Acquire { again: true, .. } => Some(Capability::Reenter),
-        Step::Extend { .. } => Some(Capability::Extend),
-        Step::Keep { .. } => Some(Capability::KeepAlive),
-        Step::Touch { under: Some(_), .. } => Some(Capability::Fence),
-        step if step.is_of_several() => Some(Capability::Several),
-        _ => None,
-    };
-    let cancels = matches!(step, Step::Acquire { cancel: Some(_), .. });
-    kind.into_iter().chain(cancels.then_some(Capability::Cancel))
 }
 
 impl Orchestrator {

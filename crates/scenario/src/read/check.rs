@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::{Place, guess};
 use crate::name::Name;
 use crate::{
-    AccessKind, Acquires, Cause, Client, Cluster, Expect, Fault, Length, Lock, NodeList, OwnGuard,
-    Rounds, Scenario, Step, Variant, is_name_char,
+    AccessKind, Acquires, Cause, Client, Cluster, Expect, Fault, LeaseEffect, Length, Lock,
+    NodeList, OwnGuard, Rounds, Scenario, Step, Variant, is_name_char,
 };
 use redquorum_protocol::{BadOption, Drift, Guard, LockConfig};
 
@@ -397,10 +397,7 @@ impl<'a> Run<'a> {
             let at = place.key("script").index(index);
             self.step(&at, step, &client.script[..index], client);
         }
-        let works = client.script.iter().filter_map(|step| match step {
-            Step::Work(length) => Some(length.0),
-            _ => None,
-        });
+        let works = client.script.iter().map(Step::work);
         let round = works.fold(Duration::ZERO, Duration::saturating_add);
         let total = match client.rounds {
             Some(Rounds::Times(times)) => (round + client.think.0).saturating_mul(times),
@@ -486,21 +483,16 @@ impl<'a> Run<'a> {
             self.whole(at, Length(ttl));
             self.config(ttl, at, lock.guard);
         }
-        match step {
-            Step::Acquire { wait, cancel, .. } => {
-                self.whole(at, *wait);
-                if cancel.is_some_and(|cancel| cancel.is_zero()) {
-                    let fix = "write a time such as 10ms, or leave `cancel` out";
-                    self.wrong(at, "the request is given up before it is made", fix);
-                }
+        self.whole(at, Length(step.wait()));
+        if step.cancel().is_some_and(|cancel| cancel.is_zero()) {
+            let fix = "write a time such as 10ms, or leave `cancel` out";
+            self.wrong(at, "the request is given up before it is made", fix);
+        }
+        if let Step::Keep { most, .. } = step {
+            self.whole(at, *most);
+            if most.is_zero() {
+                self.wrong(at, "the lease is kept for no time", "write a time such as 10s");
             }
-            Step::Keep { most, .. } => {
-                self.whole(at, *most);
-                if most.is_zero() {
-                    self.wrong(at, "the lease is kept for no time", "write a time such as 10s");
-                }
-            }
-            _ => {}
         }
         let named: Vec<&Name> = step.acquires().chain(step.releases()).collect();
         let mut twice = (1..named.len()).filter(|index| named[..*index].contains(&named[*index]));
@@ -510,8 +502,8 @@ impl<'a> Run<'a> {
         }
         let acquired: Vec<&str> =
             before.iter().flat_map(Step::acquires).map(Name::as_str).collect();
-        let first = step.resource().filter(|_| !matches!(step, Step::Acquire { again: false, .. }));
-        let mut about = first.into_iter().chain(step.releases().skip(1).map(Name::as_str));
+        let is_new = step.effect() == LeaseEffect::Acquires && !step.is_again();
+        let mut about = step.resources().filter(|_| !is_new).map(Name::as_str);
         if let Some(resource) = about.find(|resource| !acquired.contains(resource)) {
             let message = format!("`{id}` never acquired `{resource}` before this step");
             let fix = format!("put `acquire {resource}` before it");
@@ -524,10 +516,9 @@ impl<'a> Run<'a> {
                 }
                 None => self.unfenced(at, register, *way),
             }
-            let read = before.iter().filter_map(|step| match step {
-                Step::Touch { register, way: AccessKind::Read, .. } => Some(register.as_str()),
-                _ => None,
-            });
+            let touched = before.iter().filter_map(Step::touches);
+            let read = touched.filter(|(_, way)| *way == AccessKind::Read);
+            let read = read.map(|(register, _)| register.as_str());
             if *way == AccessKind::Write && !read.clone().any(|read| register == read) {
                 let guess = guess(register, read);
                 let message = format!("`{id}` writes `{register}` and has not read it");
@@ -727,7 +718,7 @@ impl Run<'_> {
     }
 
     fn has_acquire(&mut self, at: &Place, client: usize, name: &str) {
-        if !self.script(client).iter().any(|step| matches!(step, Step::Acquire { .. })) {
+        if self.script(client).iter().flat_map(Step::acquires).next().is_none() {
             let fix = "add an `acquire` to its script, or leave it out here";
             self.wrong(at, format!("`{name}` acquires nothing"), fix);
         }
@@ -735,7 +726,7 @@ impl Run<'_> {
 
     fn overtaken(&mut self, at: &Place, name: &str) {
         let Some(client) = self.of_kind(at, name) else { return };
-        let waits = |step: &Step| matches!(step, Step::Acquire { wait, .. } if !wait.is_zero());
+        let waits = |step: &Step| !step.wait().is_zero();
         let process = self.clients[client].1.process();
         if !self.script(client).iter().any(waits) {
             let message = format!("`{name}` waits for nothing, and no client can overtake it");

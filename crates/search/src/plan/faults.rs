@@ -371,8 +371,8 @@ pub(super) fn add_amnesia(rng: &mut Rng, scenario: &mut Scenario, inside: bool) 
                 .maybe(2, 3, |rng| rng.pick(&far))
                 .unwrap_or_else(|| rng.pick(&[Ahead::Last, Ahead::End]));
             let acquires = scenario.clients.iter().flat_map(|client| &client.script);
-            let first = acquires.filter_map(Step::resource).next();
-            let resource = first.map_or_else(|| "L".into(), Name::from);
+            let resource = acquires.flat_map(Step::resources).next().cloned();
+            let resource = resource.unwrap_or_else(|| "L".into());
             (None, NodeFault::Counter { resource, ahead })
         }
         _ => {
@@ -522,7 +522,8 @@ fn moment(rng: &mut Rng, scenario: &Scenario) -> FaultTime {
     let index = rng.index(scenario.clients.len());
     let client = scenario.clients[index].id.clone();
     let script = &scenario.clients[index].script;
-    let granted = || script.iter().find_map(Step::resource).map_or_else(|| "L".into(), Name::from);
+    let granted =
+        || script.iter().flat_map(Step::resources).next().cloned().unwrap_or_else(|| "L".into());
     let what = match rng.below(14) {
         0 => EventKind::Asks(granted()),
         1 => EventKind::Refused(granted()),

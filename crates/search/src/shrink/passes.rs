@@ -199,7 +199,10 @@ fn without(mut step: Step, gone: &Name) -> Option<Step> {
             }
             Some(step)
         }
-        _ => (step.resource() != Some(gone.as_str())).then_some(step),
+        _ => {
+            let is_about_it = step.resources().any(|resource| resource == gone);
+            (!is_about_it).then_some(step)
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use super::faults::Faults;
 use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op};
 use redquorum_scenario::history::{Event, Ns};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::units::{millis, nanos};
-use redquorum_scenario::{AccessKind, Client, EventKind, Length, Lock, Rounds, Step};
+use redquorum_scenario::units::nanos;
+use redquorum_scenario::{AccessKind, Client, EventKind, LeaseEffect, Lock, Rounds, Step};
 
 /// How long the orchestrator waits before it asks a client again that cannot wait by itself.
 const ASK_AGAIN: Duration = Duration::from_millis(40);
@@ -50,9 +50,7 @@ pub(super) struct Player {
     /// The fencing token of the latest lease of each resource.
     fences: BTreeMap<Name, u64>,
     /// The TTL of a request that names none.
-    ttl: Length,
-    /// The steps of the script, as readable text.
-    steps: Vec<Name>,
+    ttl: Duration,
 }
 
 /// A request on its way to a register.
@@ -70,6 +68,12 @@ struct Touch {
     way: AccessKind,
     /// The fencing token that the client presents with it, and the resource of its lease.
     fence: Option<(Name, u64)>,
+}
+
+impl Touch {
+    fn event(&self) -> EventKind {
+        EventKind::of_access(self.way, self.register.clone())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,19 +110,16 @@ impl Player {
             sent: None,
             read: BTreeMap::new(),
             fences: BTreeMap::new(),
-            ttl: lock.ttl,
-            steps: client.script.iter().map(|step| step.to_string().into()).collect(),
+            ttl: lock.ttl.0,
         }
     }
 
     /// The longest time of a script: every step takes as long as it may, and every request to a
     /// register is delayed by `late`.
     pub(super) fn longest(client: &Client, lock: &Lock, late: Duration) -> Duration {
-        let steps = client.script.iter().map(|step| match step {
-            Step::Acquire { wait, .. } => wait.0,
-            Step::Work(length) => length.0,
-            Step::Touch { .. } => late,
-            _ => Duration::ZERO,
+        let steps = client.script.iter().map(|step| {
+            let late = step.touches().map_or(Duration::ZERO, |_| late);
+            step.wait().saturating_add(step.work()).saturating_add(late)
         });
         let round: Duration = steps.chain([client.think.0]).sum();
         let round = round.saturating_add(lock.node_timeout.0 * 4);
@@ -150,7 +151,8 @@ impl Player {
 
     /// Whether the current step is an acquire.
     pub(super) fn is_acquiring(&self) -> bool {
-        matches!(self.client.script.get(self.at), Some(Step::Acquire { .. }))
+        let step = self.client.script.get(self.at);
+        step.is_some_and(|step| step.effect() == LeaseEffect::Acquires)
     }
 
     pub(super) fn awaits(&self, id: u64) -> bool {
@@ -185,10 +187,9 @@ impl Player {
             return;
         }
         let rest = &self.client.script[self.at..];
-        let is_release = |step: &&Step| matches!(step, Step::Release { .. });
+        let is_release = |step: &&Step| step.effect() == LeaseEffect::Releases;
         let release = rest.iter().skip(1).find(is_release);
         self.client.script = rest.iter().take(1).chain(release).cloned().collect();
-        self.steps = self.client.script.iter().map(|step| step.to_string().into()).collect();
         (self.at, self.client.rounds, self.wait_until) = (0, None, None);
         self.leaving = true;
     }
@@ -249,64 +250,32 @@ impl Player {
                 self.end_of_round(now);
                 continue;
             };
-            if let Step::Work(length) = step {
-                self.state = State::Resting(now.saturating_add(nanos(length.0)));
+            let waits =
+                can.get(self.client.process()).is_some_and(|can| can.contains(&Capability::Wait));
+            let repeats = self.first.is_some();
+            let Some(op) = Op::of_step(step, self.ttl, waits && !repeats) else {
+                self.state = State::Resting(now.saturating_add(nanos(step.work())));
                 self.at += 1;
                 continue;
-            }
-            let step = step.clone();
-            if self.first.is_some() {
-                return Some((self.op(step, false), None));
+            };
+            if repeats {
+                return Some((op, None));
             }
             // If a fault must strike before this step, the step is held back.
-            let moment = moment_before(&step);
-            if let Some(moment) = &moment
-                && let Some(fault) = faults.before(now, &self.client.id, moment)
+            let moment = step.before().chain(step.access()).next();
+            if let Some(moment) = moment
+                && let Some(fault) = faults.before(now, &self.client.id, &moment)
             {
                 self.state = State::Parked(fault);
                 return None;
             }
-            for what in step.acquires().cloned().map(EventKind::Asks) {
+            for what in step.before() {
                 faults.happened(now, &self.client.id, &what);
             }
-            for what in step.releases().cloned().map(EventKind::Releases) {
-                faults.happened(now, &self.client.id, &what);
+            if step.effect() == LeaseEffect::Acquires && !waits {
+                self.wait_until = Some(now.saturating_add(nanos(step.wait())));
             }
-            let waits =
-                can.get(self.client.process()).is_some_and(|can| can.contains(&Capability::Wait));
-            if let Step::Acquire { wait, .. } = &step
-                && !waits
-            {
-                self.wait_until = Some(now.saturating_add(nanos(wait.0)));
-            }
-            let recorded = self.op(step.clone(), true);
-            return Some((self.op(step, waits), Some(recorded)));
-        }
-    }
-
-    fn op(&self, step: Step, waits: bool) -> Op {
-        let ttl_ms = |ttl: Option<Length>| millis(ttl.unwrap_or(self.ttl).0);
-        match step {
-            Step::Acquire { resource, also, wait, ttl, again, .. } => {
-                let wait_ms = if waits { millis(wait.0) } else { 0 };
-                // The step names no TTL: 0 keeps the deadline of the lease that the client holds.
-                let ttl_ms = if again && ttl.is_none() { 0 } else { ttl_ms(ttl) };
-                if also.is_empty() {
-                    Op::Acquire { resource, ttl_ms, wait_ms, again }
-                } else {
-                    Op::AcquireAll { resources: together(resource, also), ttl_ms, wait_ms }
-                }
-            }
-            Step::Extend { resource, ttl } => Op::Extend { resource, ttl_ms: ttl_ms(ttl) },
-            Step::Keep { resource, most } => Op::KeepAlive { resource, max_ms: millis(most.0) },
-            Step::Release { resource, also } if also.is_empty() => Op::Release { resource },
-            Step::Release { resource, also } => {
-                Op::ReleaseAll { resources: together(resource, also) }
-            }
-            Step::Touch { ref held, .. } => {
-                Op::Step { name: self.steps[self.at].clone(), check: held.clone() }
-            }
-            Step::Work(_) => unreachable!("work is not asked for"),
+            return Some((op, Op::of_step(step, self.ttl, true)));
         }
     }
 
@@ -319,10 +288,8 @@ impl Player {
         self.state = State::Asked(id);
         if let Some((request, _)) = &mut self.cancel {
             *request = id;
-        } else if let Some(Step::Acquire { cancel: Some(after), .. }) =
-            self.client.script.get(self.at)
-        {
-            self.cancel = Some((id, now.saturating_add(nanos(after.0))));
+        } else if let Some(after) = self.client.script.get(self.at).and_then(Step::cancel) {
+            self.cancel = Some((id, now.saturating_add(nanos(after))));
         }
         if self.wait_until.is_some() {
             self.first.get_or_insert(id);
@@ -338,10 +305,7 @@ impl Player {
     }
 
     fn give_time(&mut self, now: Ns) {
-        let wait = match self.client.script.get(self.at) {
-            Some(Step::Acquire { wait, .. }) => wait.0,
-            _ => Duration::ZERO,
-        };
+        let wait = self.client.script.get(self.at).map_or(Duration::ZERO, Step::wait);
         self.overdue = if self.paused || self.slow {
             Ns::MAX
         } else {
@@ -372,50 +336,40 @@ impl Player {
         (self.cancel, self.first, self.wait_until) = (None, None, None);
         self.state = State::Resting(now);
         let step = self.client.script.get(self.at)?.clone();
-        let delay = match step {
-            Step::Touch { way, .. } => faults.delay(&self.client.id, way),
-            _ => 0,
-        };
-        let mut happened = |what: EventKind| faults.happened(now, &self.client.id, &what);
+        for what in step.after(reply.ok) {
+            faults.happened(now, &self.client.id, &what);
+        }
         let mut touched = None;
-        match step {
-            Step::Acquire { .. } if reply.ok => {
-                for (place, resource) in step.acquires().enumerate() {
-                    match reply.of(place).fence {
-                        Some(token) => drop(self.fences.insert(resource.clone(), token)),
-                        None => drop(self.fences.remove(resource)),
-                    }
-                    happened(EventKind::Granted(resource.clone()));
-                }
-            }
-            Step::Acquire { ref resource, .. } => {
-                step.acquires().cloned().map(EventKind::Refused).for_each(&mut happened);
-                // Skip to the release and past it: these steps need the lock, and there is nothing
-                // to release.
-                let rest = &self.client.script[self.at..];
-                self.at += to_release(rest, resource).min(rest.len() - 1);
-            }
-            Step::Extend { resource, .. } if reply.ok => happened(EventKind::Extended(resource)),
-            Step::Release { .. } => {
-                step.releases().cloned().map(EventKind::Released).for_each(happened);
-            }
-            Step::Touch { register, way, under, .. } if reply.ok => {
+        if let Step::Touch { register, way, under, .. } = step {
+            if reply.ok {
                 // A lease without a fencing token presents 0, which is smaller than any token.
                 let token = |lease: Name| {
                     let token = self.fences.get(&lease).copied().unwrap_or_default();
                     (lease, token)
                 };
                 let touch = Touch { register, way, fence: under.map(token) };
+                let delay = faults.delay(&self.client.id, way);
                 if delay > 0 {
                     let arrives = now.saturating_add(delay);
                     self.sent = Some(Sent { at: now, arrives, touch });
                     self.state = State::Sending;
                     return None;
                 }
-                happened(touching(&touch.register, way));
+                faults.happened(now, &self.client.id, &touch.event());
                 touched = Some(self.touch(touch, None, true, registers));
             }
-            _ => {}
+        } else if reply.ok {
+            for (place, resource) in step.acquires().enumerate() {
+                match reply.of(place).fence {
+                    Some(token) => drop(self.fences.insert(resource.clone(), token)),
+                    None => drop(self.fences.remove(resource)),
+                }
+            }
+        } else if let Some(resource) = step.acquires().next() {
+            // Skip to the release and past it: these steps need the lock, and there is nothing to
+            // release.
+            let rest = &self.client.script[self.at..];
+            self.at += to_release(rest, resource).min(rest.len() - 1);
         }
         self.at += 1;
         touched
@@ -431,7 +385,7 @@ impl Player {
         registers: &mut BTreeMap<Name, Register>,
     ) -> Option<Event> {
         let Sent { at, touch, .. } = self.sent.take_if(|sent| sent.arrives <= by)?;
-        faults.happened(now, &self.client.id, &touching(&touch.register, touch.way));
+        faults.happened(now, &self.client.id, &touch.event());
         let waits = self.state == State::Sending;
         let event = self.touch(touch, Some(at), waits, registers);
         if waits {
@@ -496,7 +450,7 @@ pub fn to_release(script: &[Step], resource: &str) -> usize {
     let mut others: usize = 0;
     for (steps, step) in script.iter().enumerate() {
         match step {
-            Step::Acquire { resource: r, again: true, .. } if steps > 0 && **r == *resource => {
+            step if steps > 0 && step.is_again() && step.acquires().any(|it| **it == *resource) => {
                 others += 1;
             }
             step if step.releases().any(|released| *released == *resource) => {
@@ -509,28 +463,6 @@ pub fn to_release(script: &[Step], resource: &str) -> usize {
         }
     }
     script.len()
-}
-
-/// The event that is about to occur when a client gets the request for this step.
-fn moment_before(step: &Step) -> Option<EventKind> {
-    Some(match step {
-        Step::Acquire { resource, .. } => EventKind::Asks(resource.clone()),
-        Step::Release { resource, .. } => EventKind::Releases(resource.clone()),
-        Step::Touch { register, way, .. } => touching(register, *way),
-        _ => return None,
-    })
-}
-
-fn together(resource: Name, also: Vec<Name>) -> Vec<Name> {
-    std::iter::once(resource).chain(also).collect()
-}
-
-fn touching(register: &Name, way: AccessKind) -> EventKind {
-    match way {
-        AccessKind::Present => EventKind::Presents(register.clone()),
-        AccessKind::Read => EventKind::Reads(register.clone()),
-        AccessKind::Write => EventKind::Writes(register.clone()),
-    }
 }
 
 /// A register, and the largest fencing token that a client has presented to it.

@@ -5,8 +5,8 @@ use super::Run;
 use crate::name::Name;
 use crate::{
     AccessKind, Client, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind, FaultTime,
-    Heals, Moment, NetworkFault, NodeFault, Nodes, OnMaster, ResourceFault, SetsClock, Side, Step,
-    Touches,
+    Heals, LeaseEffect, Moment, NetworkFault, NodeFault, Nodes, OnMaster, ResourceFault, SetsClock,
+    Side, Step, Touches,
 };
 
 /// The names in a step that a moment is about.
@@ -271,7 +271,7 @@ impl Run<'_> {
 
     /// Whether any client makes an access that the fault delays.
     fn touches(&mut self, place: &Place, clients: Option<&Clients>, what: Touches) {
-        let touches = |step: &Step| matches!(step, Step::Touch { way, .. } if what.has(*way));
+        let touches = |step: &Step| step.touches().is_some_and(|(_, way)| what.has(way));
         let has = |name: &Name| clients.is_some_and(|clients| clients.has(name));
         let hit = |client: &Client| client.names().iter().any(has);
         let mut all = self.clients.iter().filter(|(_, client)| hit(client)).peekable();
@@ -304,10 +304,8 @@ fn acquired(step: &Step) -> Vec<&str> {
 }
 
 fn extended(step: &Step) -> Vec<&str> {
-    match step {
-        Step::Extend { resource, .. } | Step::Keep { resource, .. } => vec![resource],
-        _ => Vec::new(),
-    }
+    let extends = matches!(step.effect(), LeaseEffect::Extends | LeaseEffect::Keeps);
+    step.resources().filter(|_| extends).map(Name::as_str).collect()
 }
 
 fn released(step: &Step) -> Vec<&str> {
@@ -315,8 +313,6 @@ fn released(step: &Step) -> Vec<&str> {
 }
 
 fn touched(step: &Step, what: AccessKind) -> Vec<&str> {
-    match step {
-        Step::Touch { register, way, .. } if *way == what => vec![register],
-        _ => Vec::new(),
-    }
+    let touches = step.touches().filter(|(_, way)| *way == what);
+    touches.into_iter().map(|(register, _)| register.as_str()).collect()
 }
