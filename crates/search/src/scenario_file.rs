@@ -12,7 +12,8 @@ use redquorum_scenario::client_protocol::{ClientReply, Each, FailureReason, Op};
 use redquorum_scenario::history::{Act, Event, History, Ns, Outcome, Phase, Record};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    AccessKind, Acquires, Cluster, Expect, FaultKind, Lock, Mutant, Property, Scenario, Wanted,
+    AccessKind, Acquires, Cluster, Expect, FaultKind, LeaseEffect, Lock, Mutant, Property,
+    Scenario, Wanted,
 };
 use toml::{Table, Value};
 
@@ -240,33 +241,31 @@ fn of_resource(
     let Each { token, deadline_ns, .. } = reply.of(place);
     let until = deadline_ns.map_or_else(String::new, |at| format!(", until {}", time(at)));
     let reason = reply.why.map_or("an error", FailureReason::about);
-    Some(match (op, reply.ok) {
-        (Op::Acquire { .. } | Op::AcquireAll { .. }, true) if reply.handles > Some(1) => {
+    Some(match (op.effect(), reply.ok) {
+        (LeaseEffect::Acquires, true) if reply.handles > Some(1) => {
             format!("{client} is granted {resource} again{until}")
         }
-        (Op::Acquire { .. } | Op::AcquireAll { .. }, true) => {
+        (LeaseEffect::Acquires, true) => {
             let by = granted_by(history, ns, token.as_ref());
             format!("{client} is granted {resource}{by}{until}")
         }
-        (Op::AcquireAll { resources, .. }, false) => {
-            let mut others = resources.clone();
+        (LeaseEffect::Acquires, false) => {
+            let mut others = op.resources().to_vec();
             others.remove(place);
+            let together = if others.is_empty() { "" } else { " together with " };
             let others = others.join(" and ");
-            format!("{client} is refused {resource} together with {others}: {reason}")
+            format!("{client} is refused {resource}{together}{others}: {reason}")
         }
-        (Op::Acquire { .. }, false) => format!("{client} is refused {resource}: {reason}"),
-        (Op::Extend { .. }, true) => format!("{client} extends {resource}{until}"),
-        (Op::Extend { .. }, false) => format!("{client} cannot extend {resource}: {reason}"),
-        (Op::Release { .. } | Op::ReleaseAll { .. }, _) if reply.handles.is_some() => {
+        (LeaseEffect::Extends, true) => format!("{client} extends {resource}{until}"),
+        (LeaseEffect::Extends, false) => format!("{client} cannot extend {resource}: {reason}"),
+        (LeaseEffect::Releases, _) if reply.handles.is_some() => {
             format!("{client} gives one of its handles of {resource} back")
         }
-        (Op::Release { .. } | Op::ReleaseAll { .. }, _) => {
-            format!("{client} gives {resource} back")
-        }
-        (Op::Step { .. }, false) => {
+        (LeaseEffect::Releases, _) => format!("{client} gives {resource} back"),
+        (LeaseEffect::None, false) => {
             format!("{client} finds that it does not hold {resource} any more, and stops")
         }
-        (Op::KeepAlive { .. } | Op::Cancel { .. } | Op::Step { .. }, _) => return None,
+        (LeaseEffect::Keeps, _) | (LeaseEffect::None, true) => return None,
     })
 }
 
