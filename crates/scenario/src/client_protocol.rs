@@ -235,9 +235,8 @@ impl Op {
         matches!(self.effect(), LeaseEffect::Releases)
     }
 
-    /// The operation that a step of a script asks of its client, and none for work, which the
-    /// client is not asked for. `usual` is the TTL of the lock. Only a client that `waits` by itself
-    /// is asked to wait.
+    /// The operation that a step of a script asks of its client. Work is none. `usual` is the TTL
+    /// of the lock. Only a client that `waits` by itself is asked to wait.
     pub fn of_step(step: &Step, usual: Duration, waits: bool) -> Option<Self> {
         let ttl_ms = |ttl: &Option<Length>| millis(ttl.map_or(usual, |ttl| ttl.0));
         let all = || step.resources().cloned().collect();
