@@ -11,12 +11,21 @@ use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
 use redquorum_scenario::{AccessKind, Client, EventKind, LeaseEffect, Lock, Rounds, Step};
 
-/// How long the orchestrator waits before it asks a client again that cannot wait by itself.
-const ASK_AGAIN: Duration = Duration::from_millis(40);
+/// How long the orchestrator waits at least before it asks a client again that cannot wait by
+/// itself.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long a client may take for a reply by default, in addition to the wait of its request. Most
 /// steps have no such wait.
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long the orchestrator waits after a request that was refused: 20 to 83 ms, as the number of
+/// the request has it. Clients that were refused together must not ask together again: they would
+/// split the votes anew, and the harness would find a lock slow that it slows itself.
+fn pause_after(id: u64) -> Ns {
+    let spread = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+    nanos(ASK_AGAIN + Duration::from_millis(spread))
+}
 
 /// A client, and its position in its script.
 #[derive(Clone, Debug)]
@@ -168,7 +177,7 @@ impl Player {
     pub(super) fn asks_again(&self, now: Ns, reply: &ClientReply) -> bool {
         use FailureReason::{Cancelled, Unsupported};
         let is_over = reply.ok || matches!(reply.why, Some(Cancelled | Unsupported));
-        let again = now.saturating_add(nanos(ASK_AGAIN));
+        let again = now.saturating_add(pause_after(reply.id));
         !is_over && self.is_acquiring() && self.wait_until.is_some_and(|until| again < until)
     }
 
@@ -330,7 +339,7 @@ impl Player {
         registers: &mut BTreeMap<Name, Register>,
     ) -> Option<Event> {
         if self.asks_again(now, reply) {
-            self.state = State::Resting(now.saturating_add(nanos(ASK_AGAIN)));
+            self.state = State::Resting(now.saturating_add(pause_after(reply.id)));
             return None;
         }
         (self.cancel, self.first, self.wait_until) = (None, None, None);
@@ -501,7 +510,16 @@ impl Register {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn clients_that_are_refused_together_do_not_ask_together_again() {
+        let pauses = (1..=20).map(pause_after).collect::<BTreeSet<Ns>>();
+        assert!(pauses.len() >= 18, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| (20_000_000..=83_000_000).contains(pause)), "{pauses:?}");
+    }
 
     #[test]
     fn a_register_obeys_the_largest_token_that_was_presented_to_it() {

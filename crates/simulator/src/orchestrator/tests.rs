@@ -355,15 +355,15 @@ fn an_acquire_that_the_harness_repeats_is_one_request() {
     let records = delayed(&scenario, |id, _| Some((1, id >= 3)));
     let all = [
         "0 asks acquire 1 wait 1000",
-        "83 replies 1 true",
-        "83 asks release 4 wait 0",
-        "84 replies 4 true",
-        "84 Heal",
+        "97 replies 1 true",
+        "97 asks release 4 wait 0",
+        "98 replies 4 true",
+        "98 Heal",
     ];
     assert_eq!(requests(&records)[..5], all);
     // The wait is over.
     let records = delayed(&scenario, |id, _| Some((1, id > 25)));
-    assert_eq!(requests(&records)[1], "985 replies 1 false");
+    assert_eq!(requests(&records)[1], "993 replies 1 false");
 }
 
 #[test]
