@@ -323,7 +323,13 @@ impl Orchestrator {
                 return self.faults.passed(now, &clients, side, class);
             }
             Input::MasterReplied { process, node, act, result } => {
-                if let (Act::Set { token, .. }, Outcome::Done) = (&act, result) {
+                // The script of a lock may set a key that is missing, and extend it otherwise.
+                let token = match (&act, result) {
+                    (Act::Set { token, .. }, Outcome::Done) => Some(token),
+                    (Act::Keep { token, .. }, Outcome::Done | Outcome::Created) => token.as_ref(),
+                    _ => None,
+                };
+                if let Some(token) = token {
                     self.granted.set(process, token, node);
                 }
                 return false;
