@@ -10,7 +10,7 @@
 //! access was applied at the very moment at which it was recorded, so this check is exact. Without
 //! fencing tokens, this is a property of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::case::Reply;
 use super::exclusion::{self, Clash, Reason};
@@ -18,7 +18,7 @@ use super::leases::Lease;
 use super::maps::Map;
 use super::time::{self, Ms};
 use super::{Case, Observed, Violation};
-use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
+use redquorum_scenario::client_protocol::{FENCING_COUNTER_TTL, Op};
 use redquorum_scenario::history::{Event, Ns, Record, Window};
 use redquorum_scenario::{AccessKind, Cause, Property};
 
@@ -346,11 +346,27 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<Reason> {
     let lease = own.rfind(|lease| lease.start.from <= read)?;
     let end = lease.span().to;
     if at < end {
-        return None;
+        let mut gaps = lease.holds.windows(2).map(|pair| (pair[0].outer.to, pair[1].outer.from));
+        let (over, again) = gaps.rfind(|(over, again)| read < *over && *again <= at)?;
+        let line = format!(
+            "the lease of {client} was over at {}, and its lock extended it at {}: others could \
+             write in between",
+            Ms(over),
+            Ms(again)
+        );
+        return Some((Cause::Bug, line));
     }
     let after = Ms(at.saturating_sub(end));
     if sent < end {
         return Some(delayed(case, write, end));
+    }
+    if let Some(checked) = false_check(case, lease, Window::new(end, sent)) {
+        let line = format!(
+            "{client} wrote {after} after the end of its lease: at {} its lock said that it still \
+             holds it, and no quorum of masters had its key",
+            Ms(checked)
+        );
+        return Some((Cause::Bug, line));
     }
     let looked = case.last_look(client, read, sent);
     let paused = case.faults.pauses(lease.process).find(|pause| {
@@ -371,6 +387,28 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<Reason> {
          {looked}"
     );
     Some((cause, line))
+}
+
+/// When a client was told that it still holds a lease whose keys were gone, if the call began and
+/// returned in this window. A call that was made of a paused client begins when that is woken.
+fn false_check(case: &Case<'_>, lease: &Lease<'_>, within: Window) -> Option<Ns> {
+    let token = lease.token?;
+    let is_check = |op: &Op| matches!(op, Op::Step { check: Some(of), .. } if of == lease.resource);
+    let own = case.requests.iter().filter(|one| one.client == lease.client && is_check(one.op));
+    let held = own.filter_map(|one| {
+        let reply = one.reply.filter(|reply| reply.ok)?;
+        let stopped = case.faults.pauses(lease.process).filter(|pause| pause.at.to <= one.asked);
+        let woken = stopped.filter_map(|pause| pause.healed).map(|healed| healed.from);
+        let began = woken.fold(one.asked, Ns::max);
+        let returned = reply.returned();
+        let is_within = within.from <= began && returned <= within.to;
+        let call = Window::new(began, returned);
+        let keys = case.keys.of_token(token, lease.resource, call);
+        let there: BTreeSet<usize> = keys.map(|key| key.node).collect();
+        let is_false = there.len() < case.world.lock_of(lease.process).q;
+        (is_within && is_false).then_some(returned)
+    });
+    held.max()
 }
 
 /// A write that was sent in time, and was still on its way when the lease ended.

@@ -17,6 +17,7 @@ use redquorum_scenario::{Cause, Property};
 pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut findings = left(case);
     findings.extend(foreign(case));
+    findings.extend(unread(case));
     let several = case.requests.iter().filter(|request| request.is_of_several());
     let several = several.filter(|request| request.is_acquire());
     findings.extend(several.filter_map(|request| partial(case, request)));
@@ -109,6 +110,24 @@ fn foreign(case: &Case<'_>) -> impl Iterator<Item = Violation> {
         let found = if foreign.sure { bug } else { possible };
         found(line, foreign.when.from, foreign.when.to)
     })
+}
+
+/// A lease that was acquired by commands which the checker cannot interpret, beside other
+/// processes: nothing is known of the keys that its process touched.
+fn unread(case: &Case<'_>) -> Option<Violation> {
+    let lease = case.leases.iter().find(|lease| {
+        let during = Window::new(lease.asked, lease.reply.ns);
+        let rivals = case.requests.iter().filter(|one| one.resource == Some(lease.resource));
+        lease.token.is_none()
+            && case.keys.is_opaque(lease.process, lease.resource, during)
+            && rivals.filter(|one| one.is_acquire()).any(|one| one.process != lease.process)
+    })?;
+    let line = format!(
+        "the harness does not understand the commands of {}, and cannot tell whether they touched \
+         another client's key",
+        lease.process
+    );
+    Some(possible(line, lease.asked, lease.reply.ns))
 }
 
 /// All or nothing: the first key of a request for several resources that was kept, while the client

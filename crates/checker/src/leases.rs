@@ -2,6 +2,8 @@
 //! are exact. Without stamps, there is an inner span, in which the client certainly counted on the
 //! lease, and an outer span, in which it may have.
 
+use std::collections::BTreeMap;
+
 use redquorum_scenario::LeaseEffect;
 use redquorum_scenario::client_protocol::FailureReason;
 use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
@@ -299,7 +301,8 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
                         }
                         (LeaseEffect::Extends, Some(reply), Some(lease)) => {
                             let promised = promised(request, reply);
-                            let sent = || first_keep(keys, lease.token?, request, reply);
+                            let quorum = world.lock_of(request.process).q;
+                            let sent = || attempt(kept(keys, lease.token?, request, reply), quorum);
                             let on_masters = || Some(of_algorithm(sent()?, request, world));
                             if let Some(deadline) = promised.or_else(on_masters) {
                                 lease.extend(reply.at_ns, deadline, Some(index));
@@ -346,16 +349,34 @@ fn promised(request: &Request<'_>, reply: Reply<'_>) -> Option<Window> {
 }
 
 /// The deadline of a lease whose library reveals none, as the algorithm has it: its TTL from the
-/// first command of the attempt, less the drift.
+/// commands that gave it a quorum, less the drift.
 fn of_algorithm(sent: Ns, request: &Request<'_>, world: &World<'_>) -> Window {
     let ttl = request.op.ttl_ms().map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
     Window::at(sent.saturating_add(ttl).saturating_sub(world.deducted_from(ttl)))
 }
 
-/// When the first command was sent that extended a lease for a request.
-fn first_keep(keys: &Keys<'_>, token: &str, request: &Request<'_>, reply: Reply<'_>) -> Option<Ns> {
-    let kept = keys.kept(request.process, token, request.asked);
-    kept.iter().map(|kept| kept.sent).filter(|sent| *sent <= reply.ns).min()
+/// When the commands were sent by which masters extended a lease for a request, by master.
+fn kept<'a>(
+    keys: &Keys<'_>,
+    token: &str,
+    request: &Request<'a>,
+    reply: Reply<'_>,
+) -> impl Iterator<Item = (usize, Ns)> + use<'a> {
+    let (kept, until) = (keys.kept(request.process, token, request.asked), reply.ns);
+    kept.into_iter().map(|kept| (kept.node, kept.sent)).filter(move |(_, sent)| *sent <= until)
+}
+
+/// When the attempt began to which a request owes its quorum, by the latest command to each master.
+/// A library that makes several attempts with one token counts from the last one.
+fn attempt(commands: impl Iterator<Item = (usize, Ns)>, quorum: usize) -> Option<Ns> {
+    let mut latest: BTreeMap<usize, Ns> = BTreeMap::new();
+    for (node, sent) in commands {
+        let known = latest.entry(node).or_insert(sent);
+        *known = sent.max(*known);
+    }
+    let mut latest: Vec<Ns> = latest.into_values().collect();
+    latest.sort_unstable();
+    latest.get(latest.len().saturating_sub(quorum)).copied()
 }
 
 fn granted<'a>(
@@ -386,11 +407,12 @@ fn granted<'a>(
         || Window::new(quorum().unwrap_or(request.asked).min(reply.ns), reply.ns),
         Window::at,
     );
-    let first_set = || {
+    let sent = || {
         let granted = keys.of_token(token?, resource, during).filter(|key| key.granted);
-        granted.map(|key| key.made.from).min()
+        let set = granted.map(|key| (key.node, key.made.from));
+        attempt(set.chain(kept(keys, token?, request, reply)), enough)
     };
-    let on_masters = || Some(of_algorithm(first_set()?, request, world));
+    let on_masters = || Some(of_algorithm(sent()?, request, world));
     let deadline = promised(request, reply).or_else(on_masters).unwrap_or_else(|| {
         // Nothing is known of its keys: the lease is good for one TTL at most.
         let ttl = request.op.ttl_ms().map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);

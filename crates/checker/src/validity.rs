@@ -178,6 +178,13 @@ fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
 fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     let keys: Vec<&Presence<'_>> = lease.keys(&case.keys).collect();
     let lock = case.world.lock_of(lease.process);
+    let kept = lease.token.map(|token| case.keys.kept(lease.process, token, lease.asked));
+    let kept = kept.unwrap_or_default();
+    // The reply of a script that extends a key or sets it may be the same for both.
+    let looks_kept = |key: &Presence<'_>| {
+        let mut same = kept.iter().filter(|kept| kept.node == key.node && kept.was_there);
+        same.any(|kept| key.made.contains(kept.sent))
+    };
     lease.extensions.iter().find_map(|extension| {
         let at_client = extension.at?;
         let begun = extension.request.map_or(at_client, |request| case.requests[request].asked);
@@ -192,7 +199,8 @@ fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
                 // before the old one would have expired by itself.
                 Some(life) => own().any(|key| {
                     let anew = at <= key.made.from && key.made.to < life.expires.from;
-                    anew && key.delivered.is_some_and(|delivered| delivered <= by)
+                    let told = key.delivered.is_some_and(|delivered| delivered <= by);
+                    anew && told && !looks_kept(key)
                 }),
                 // The client does not know whether a late key of its attempt came before or after
                 // another master lost its key.
