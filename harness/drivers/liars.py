@@ -23,7 +23,6 @@ import driver
 from driver import NODES, OPTIONS, Lease, Library, Refused, now_ns, serve
 
 CHECK = "client-check"  # the command, in place of a scenario
-REPEATED = "release-repeated"  # in the folder `scenarios` beside this file
 FRACTION, CLOCK_BACK, REUSED = "ttl-of-a-fraction", "clock-back-in-acquire", "token-reused"
 
 # The name of a mistake, what it does wrong, the scenario that shows it, and the property or other
@@ -65,7 +64,8 @@ MISTAKES = [
     ("no-ttl", "sets keys that never expire", CHECK, "keys"),
     ("tenfold-ttl", "sets keys for ten times the TTL", CHECK, "keys"),
     ("releases-nothing", "answers a release that it never sends", CHECK, "release"),
-    ("releases-once", "does not send a release again that was lost", REPEATED, "progress"),
+    ("releases-once", "does not send a release again that was lost", "release-repeated",
+     "progress"),
     ("releases-acknowledged", "cleans up only masters that replied with a grant", "reply-lost",
      "progress"),
     ("no-clean-up", "keeps the keys of an attempt that failed", "reply-lost", "progress"),

@@ -29,12 +29,6 @@ def client(*name):
     return shlex.join([sys.executable, str(HERE / "liars.py"), *name])
 
 
-def scenario(name):
-    """What selects a scenario: its name, or its file if it is beside the drivers."""
-    file = HERE / "scenarios" / f"{name}.toml"
-    return str(file) if file.exists() else name
-
-
 def check(*name):
     """Runs `client-check`: the exit code, and the output."""
     done = subprocess.run([CHAOS, CHECK, client(*name)], capture_output=True, text=True,
@@ -48,7 +42,7 @@ def run(scenarios, *name, jobs=1, options=()):
         done = subprocess.run(
             [CHAOS, "run", "--backend", "process", "--jobs", str(jobs), "--out", out,
              "--ready-timeout", "60s", "--client", client(*name), *options,
-             *map(scenario, scenarios)],
+             *scenarios],
             capture_output=True, text=True, timeout=WITHIN, env={**os.environ, "TMPDIR": out})
         result = Path(out, "result.json")
         runs = json.loads(result.read_text())["scenarios"] if result.exists() else []
