@@ -22,6 +22,9 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 const END: Duration = Duration::from_secs(2);
 /// How long an attempt may take while masters are dead, with the node timeout of its options.
 const BOUND: Duration = Duration::from_secs(5);
+/// The TTL of the lease that several checks examine. It outlives all of them, also that of a
+/// library that tries again for seconds before it reports that the resource is taken.
+const EXAMINED_TTL_MS: u64 = 10_000;
 /// How long a driver may take to find masters that run again.
 const BACK: Duration = Duration::from_secs(10);
 
@@ -172,8 +175,8 @@ pub(super) fn recovery(session: &mut Session) -> CheckResult {
 }
 
 pub(super) fn acquire(session: &mut Session) -> CheckResult {
-    let grant = match session.acquire("check", OPTIONS.ttl_ms) {
-        // Nothing can be checked of a driver that supports no lease of two seconds.
+    let grant = match session.acquire("check", EXAMINED_TTL_MS) {
+        // Nothing can be checked of a driver that does not support such a lease.
         Err(Fault::Skipped(why)) => return wrong!("{why}"),
         grant => grant?,
     };
@@ -344,8 +347,8 @@ pub(super) fn deadline(session: &mut Session) -> CheckResult {
     );
     let Some(valid) = grant.reply.valid_ms else {
         return fine(
-            "it gives none: the lease ends a TTL, less the drift, after the first command that \
-             sets its key",
+            "it gives none: the lease ends a TTL, less the drift, after the commands that set its \
+             key on a quorum",
         );
     };
     ensure!(
