@@ -7,7 +7,7 @@ from importlib import metadata
 from aioredlock import Aioredlock, LockError
 from aioredlock.errors import LockAcquiringError, LockRuntimeError
 
-from driver import NODES, Lease, Library, deadline, now_ns, on_cancel, serve
+from driver import NODES, Lease, Library, on_cancel, serve
 
 LOOP = asyncio.new_event_loop()
 
@@ -22,21 +22,20 @@ def call(coroutine):
 class Driver(Library):
     name = "aioredlock"
     version = metadata.version("aioredlock")
-    can = ["deadline", "extend", "cancel"]
+    can = ["extend", "cancel"]
     errors = {LockAcquiringError: "taken", LockRuntimeError: "no-quorum", LockError: "late"}
 
     def __init__(self):
         self.manager = Aioredlock(NODES)
 
     def acquire(self, resource, ttl):
-        start = now_ns()
         lock = call(self.manager.lock(resource, lock_timeout=ttl / 1000))
-        return Lease(lock, token=lock.id, deadline_ns=deadline(start, ttl))
+        # The library does not say how long the lease is valid, so the driver says nothing either.
+        return Lease(lock, token=lock.id)
 
     def extend(self, lease, ttl):
-        start = now_ns()
         call(self.manager.extend(lease.lock, lock_timeout=ttl / 1000))
-        return Lease(lease.lock, token=lease.token, deadline_ns=deadline(start, ttl))
+        return Lease(lease.lock, token=lease.token)
 
     def release(self, lease):
         call(self.manager.unlock(lease.lock))

@@ -6,14 +6,14 @@ from importlib import metadata
 from pottery import ExtendUnlockedLock, QuorumIsImpossible, Redlock, ReleaseUnlockedLock
 from redis import RedisError
 
-from driver import Lease, Library, Refused, deadline, now_ns, serve
+from driver import Lease, Library, Refused, serve, wait_ms
 from masters import masters
 
 
 class Pottery(Library):
     name = "pottery"
     version = metadata.version("pottery")
-    can = ["deadline", "extend"]
+    can = ["extend", "wait"]
     errors = {ExtendUnlockedLock: "lost", ReleaseUnlockedLock: "lost",
               QuorumIsImpossible: "no-quorum", RedisError: "no-quorum"}
 
@@ -24,15 +24,16 @@ class Pottery(Library):
         # A scenario extends more often than pottery's default limit of three times.
         lock = Redlock(key=resource, masters=self.masters, auto_release_time=ttl / 1000,
                        num_extensions=sys.maxsize)
-        start = now_ns()
-        if not lock.acquire(blocking=False):
-            raise Refused("taken")
-        return Lease(lock, token=lock._uuid, deadline_ns=deadline(start, ttl))
+        wait = wait_ms() / 1000
+        if not (lock.acquire(timeout=wait) if wait else lock.acquire(blocking=False)):
+            raise Refused("refused")
+        # The library does not say how long the lease is valid, so the driver says nothing either.
+        return Lease(lock, token=lock._uuid)
 
     def extend(self, lease, ttl):
-        start, lease.lock.auto_release_time = now_ns(), ttl / 1000
+        lease.lock.auto_release_time = ttl / 1000
         lease.lock.extend()
-        return Lease(lease.lock, token=lease.token, deadline_ns=deadline(start, ttl))
+        return Lease(lease.lock, token=lease.token)
 
     def release(self, lease):
         lease.lock.release()

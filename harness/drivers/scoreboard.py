@@ -48,8 +48,6 @@ import scoreboard_page as page  # noqa: E402: it needs the environment
 
 DEFAULTS = "defaults"
 RUST = f"{WORK}/cargo/release"
-NO_DEADLINE = ("it returns no deadline, so the driver counts the TTL from the start of the call, "
-               "its retries included")
 TIMEOUTS = "connections with the node timeout of the scenario, and without retries"
 
 # A name, the command of the driver, the settings, and further options of `run`.
@@ -61,11 +59,12 @@ LIBRARIES = [
     page.Library("redlock-py", f"{PYTHON} {DRIVERS}/redlock_py_driver.py", DEFAULTS),
     page.Library("redlock-py-timeouts",
                  f"{PYTHON} {DRIVERS}/redlock_py_driver.py --timeouts", TIMEOUTS),
-    page.Library("aioredlock", f"{PYTHON} {DRIVERS}/aioredlock_driver.py",
-                 f"{DEFAULTS}; {NO_DEADLINE}"),
+    page.Library("aioredlock", f"{PYTHON} {DRIVERS}/aioredlock_driver.py", DEFAULTS),
     page.Library("redis-py", f"{PYTHON} {DRIVERS}/redis_py_driver.py",
                  f"{DEFAULTS}, on one master", ["--quorum", "1"]),
     page.Library("pyredlock", f"{OLDER_PYTHON} {DRIVERS}/pyredlock_driver.py", DEFAULTS),
+    page.Library("pyredlock-timeouts",
+                 f"{OLDER_PYTHON} {DRIVERS}/pyredlock_driver.py --timeouts", TIMEOUTS),
     page.Library("python-redis-lock", f"{PYTHON} {DRIVERS}/python_redis_lock_driver.py",
                  f"{DEFAULTS}, on one master", ["--quorum", "1"]),
     page.Library("async-redis-lock", f"{RUST}/async-redis-lock-driver",
@@ -156,6 +155,7 @@ def main():
     target = pathlib.Path("docs/scoreboard.md") if is_whole else folder / "scoreboard.md"
     date = datetime.date.today().isoformat()
     text = page.render(chosen, results, scenarios, date, options.note)
+    text += page.SINCE if is_whole else ""
     (ROOT / target).write_text(text, encoding="utf-8")
     html = folder / "scoreboard.html"
     text_of_html = page.render_html(chosen, results, date, options.note)

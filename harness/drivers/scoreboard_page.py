@@ -25,9 +25,12 @@ TITLES = [
     (r"was refused at .*\(no-quorum\)", "An acquire fails although a majority replies"),
     (r"was refused at .*\(taken\)",
      "An acquire fails as taken although no client holds the resource"),
+    (r"was refused at .*\(late\)", "An acquire ends too late although a majority replies"),
     (r"was refused at .*\(refused\)", "An acquire is refused although nothing is in its way"),
     ("no client process lives", "A request does not return within five seconds"),
     ("to extend it, when it was over", "An extension succeeds after the end of the lease"),
+    ("its lock said that it still holds it", "A check finds a lease held that is over"),
+    ("its lock extended it at", "A lease that was extended after its end loses an update"),
     (r"(\w+) deleted the key of \1 there", "A client deletes the keys of its own valid lease"),
     ("nothing was left of it", "An acquire returns a lease that has already ended"),
     ("believed without a quorum", "A client believes in a lease without a quorum"),
@@ -85,9 +88,10 @@ class Finding:
 class Cell:
     """What is known of a property of a library."""
 
-    word: str  # holds, violated, unsteady, not offered, not run
+    word: str  # holds, violated, unsteady, undecided, not offered, not run
     findings: list = dataclasses.field(default_factory=list)  # with their numbers
     by_design: list = dataclasses.field(default_factory=list)  # runs, each with its violation
+    undecided: list = dataclasses.field(default_factory=list)  # scenarios
 
     def __str__(self):
         sure = self.word == "violated"
@@ -95,7 +99,13 @@ class Cell:
         word = f"**{self.word}**" if sure else self.word
         if numbers:
             return f"{word}: {', '.join(numbers)}"
-        return word + (f" ({len(self.by_design)} by design)" if self.by_design else "")
+        return word + (f" ({', '.join(self.notes())})" if self.notes() else "")
+
+    def notes(self):
+        """In how many scenarios something else is known, or nothing is."""
+        design, open_ = len(self.by_design), len(self.undecided)
+        return ([f"{design} by design"] if design else []) + (
+            [f"{open_} undecided"] if open_ and self.word != "undecided" else [])
 
 
 def title_of(explanation):
@@ -107,13 +117,18 @@ def title_of(explanation):
     return text[0].upper() + text[1:]
 
 
+def is_explained(finding):
+    """Whether only faults outside the assumptions caused a violation."""
+    return not {"bug", "unknown"} & set(finding["causes"])
+
+
 def findings(result):
     """The violations that no fault explains, folded by property and kind."""
     kinds = {}
     for run in result["scenarios"]:
         seen = {}
         for finding in run.get("findings", []):
-            if finding["seen"] == "violated" and "bug" in finding["causes"]:
+            if finding["seen"] == "violated" and not is_explained(finding):
                 key = finding["property"], title_of(finding["explanation"])
                 seen.setdefault(key, finding["explanation"])
         for key, explanation in seen.items():
@@ -133,9 +148,17 @@ def by_design(result, property):
     for run in result["scenarios"]:
         of_property = [finding for finding in run.get("findings", [])
                        if finding["seen"] == "violated" and finding["property"] == property]
-        if of_property and not any("bug" in finding["causes"] for finding in of_property):
+        if of_property and all(map(is_explained, of_property)):
             found.setdefault(run["name"], (run, of_property[0]))
     return list(found.values())
+
+
+def undecided(result, property):
+    """The scenarios of which no run shows whether a property holds."""
+    seen = collections.defaultdict(set)
+    for run in checked(result):
+        seen[run["name"]].add(run["observed"].get(property))
+    return [name for name, verdicts in seen.items() if verdicts == {"inconclusive"}]
 
 
 def missing(result):
@@ -164,8 +187,11 @@ def cell(library_findings, result, property):
     numbered = [(number, one) for number, one in enumerate(library_findings, 1)
                 if one.property == property]
     sure = any(one.is_reproduced() for _, one in numbered)
-    word = "violated" if sure else "unsteady" if numbered else "holds"
-    return Cell(word, numbered, by_design(result, property))
+    open_ = undecided(result, property)
+    names = {run["name"] for run in checked(result)}
+    word = ("violated" if sure else "unsteady" if numbered
+            else "undecided" if len(open_) == len(names) else "holds")
+    return Cell(word, numbered, by_design(result, property), open_)
 
 
 def table(head, rows):
@@ -236,11 +262,14 @@ LEGEND = """
 scenario show it, and no fault outside the assumptions explains it. The cell omits \
 unsteady findings of the same property; that section lists them |
 | unsteady: 2 | finding 2 below, in fewer repetitions |
+| undecided, (n undecided) | in no scenario, or not in n of them, can the harness tell: mostly because \
+it does not [understand](scenarios.md#commands-that-the-harness-understands) the library's commands |
 | not offered | the library cannot do what the scenarios need |
 
-An acquire is slow by the measure of the scenario: half a second and four node timeouts where it may
-wait, less where it makes one attempt. The node timeout is 50 ms unless the scenario sets another
-one. A library with longer timeouts of its own is slow by that measure.
+`progress` is demanded in [calm stretches](scenarios.md#calm-stretches) of a run, and where the
+scenario says what a lock owes under its fault, such as a grant within half a second while one
+master of five hangs. These limits suit the node timeout of the scenario, which is 50 ms unless it
+sets another one. A library with longer timeouts of its own is slow by that measure.
 
 [Scenarios](scenarios.md#expectations) defines the properties, and [how a run is
 checked](scenarios.md#how-a-run-is-checked). The drivers are in
@@ -248,6 +277,34 @@ checked](scenarios.md#how-a-run-is-checked). The drivers are in
 its clients know one master (`--quorum 1`). redquorum is the control. `just scoreboard` also writes
 `target/scoreboard/whole/scoreboard.html`, where each cell leads to the explanation, the command and
 the timeline of its runs.
+"""
+
+# Kept by hand: it compares this page with the one before it.
+SINCE = """
+## No findings any more
+
+The page before this one was of 2026-11-23 and 2026-11-28. These findings of it are none by the
+rules of today. The other ones are still there, some of them in other scenarios.
+
+| finding | of | why it is none |
+|---|---|---|
+| the attempts of one request share a token | rslock, redlock-py | this violates `validity` only \
+[while a delete of an earlier attempt may be on its way](scenarios.md#valid-leases) |
+| an acquire is slow or fails in `crash-restart-forgets`, `even-masters`, `extend-after-amnesia`, \
+`extend-over-a-gap`, `majority-killed`, `slow-replies`, `token-reused`, `zombie-set` | all \
+libraries but python-redis-lock | `progress` is demanded in [calm \
+stretches](scenarios.md#calm-stretches), and where a scenario says what a lock owes under its fault |
+| an acquire is slow or fails in `release-lost` | rslock, pottery, aioredlock, redis-py | the \
+algorithm pays with one TTL if the network fails as a holder releases, so that scenario allows it |
+| a request does not return within five seconds | redlock-py, aioredlock | the harness heals all \
+faults, waits once more, and then judges `liveness`. That these requests are slow is a finding of \
+`progress` |
+| an extension succeeds after the end of the lease, in `extend-after-amnesia` | aioredlock | the \
+library names no deadline, and no longer does its driver: the harness counts it from the attempt \
+that was granted |
+| an acquire returns a lease that has already ended | redis-py | likewise: the key was still there |
+| an acquire fails as taken in `minority-partitioned/in-the-middle` | redis-py | the only master of \
+its clients is cut off there, so the scenario is skipped |
 """
 
 
@@ -286,7 +343,7 @@ def render(libraries, results, scenarios, date, note=None):
 
 
 SIGNS = {"holds": ("holds", "✓"), "violated": ("wrong", "✗"), "unsteady": ("open", "?"),
-         "not offered": ("none", "–"), "not run": ("none", "–")}
+         "undecided": ("open", "?"), "not offered": ("none", "–"), "not run": ("none", "–")}
 TEMPLATES = [pathlib.Path(__file__).parent, pathlib.Path(__file__).parents[1] / "src/report/page"]
 
 
@@ -308,6 +365,7 @@ def render_html(libraries, results, date, note=None):
             style, sign = SIGNS[one.word]
             cells.append({
                 "property": property, "what": what, "word": one.word, "class": style, "sign": sign,
+                "notes": one.notes(),
                 "findings": [{"title": kind.title, "seen": kind.seen(quote=""),
                               **example(library, *kind.example())} for _, kind in one.findings],
                 "by_design": [{"causes": violation["causes"],

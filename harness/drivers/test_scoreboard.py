@@ -38,6 +38,16 @@ class Cells(unittest.TestCase):
         self.assertEqual(findings(result(run("a", step))), [])
         self.assertEqual(cell_of("mutual-exclusion", run("a", step)), "holds (1 by design)")
 
+    def test_an_unknown_cause_is_a_finding(self):
+        lost = ("unfenced-resource", "unknown", "what came between is lost")
+        self.assertEqual(cell_of("unfenced-resource", *[run("a", lost)] * 3), "**violated**: 1")
+
+    def test_what_the_harness_cannot_tell_never_holds(self):
+        open_ = [{**run(name), "observed": {"validity": "inconclusive"}} for name in "ab"]
+        self.assertEqual(cell_of("validity", *open_), "undecided")
+        self.assertEqual(cell_of("validity", *open_, run("c")), "holds (2 undecided)")
+        self.assertEqual(cell_of("validity", *open_, run("b"), run("c")), "holds (1 undecided)")
+
     def test_what_a_driver_cannot_do_never_holds(self):
         skipped = run("fenced-again", outcome="skipped", why=["the client cannot `fence`"])
         self.assertEqual(cell_of("fenced-resource", run("a"), skipped), "not offered")
