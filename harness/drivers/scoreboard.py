@@ -80,7 +80,7 @@ SCENARIOS = """
     calm client-wall-clock clock-back-in-acquire connections-reset duplicated-set even-masters
     split-votes token-reused ttl-of-a-fraction
     first-master majority-killed masters-full minority-killed minority-partitioned one-master-hung
-    cancelled-acquire harness/drivers/scenarios/cancelled-connected.toml
+    cancelled-acquire cancelled-connected
     pause-in-flight pause-then-check release-lost reply-lost slow-grant slow-replies zombie-set
     holder-dies
     extend-after-amnesia extend-needs-a-quorum extend-over-a-gap extend-too-late
@@ -89,10 +89,17 @@ SCENARIOS = """
 """.split()
 
 
+def file_of(name):
+    """A scenario's file if it is beside the drivers, else its name."""
+    file = DRIVERS / f"scenarios/{name}.toml"
+    return file if (ROOT / file).exists() else name
+
+
 def run(library, chaos, scenarios, options, out):
     """Runs the scenarios on a library, and returns its results, whole or not."""
-    command = [chaos, "run", *scenarios, "--backend", "process", "--repeat", options.repeat,
-               "--jobs", options.jobs, "--ready-timeout", "60s", "--out", out, *library.options]
+    command = [chaos, "run", *map(file_of, scenarios), "--backend", "process",
+               "--repeat", options.repeat, "--jobs", options.jobs, "--ready-timeout", "60s",
+               "--out", out, *library.options]
     if library.command:
         command += ["--client", library.command]
     print(f"{library.name}: {out}/report.html", flush=True)

@@ -57,7 +57,8 @@ class Library:
 
     def replay(self, run):
         """The command that runs a scenario again, given its run in `result.json`."""
-        return f"just scoreboard --library {self.name} --scenario {run['file'] or run['name']}"
+        scenario = pathlib.Path(run["file"]).stem if run["file"] else run["name"]
+        return f"just scoreboard --library {self.name} --scenario {scenario}"
 
 
 @dataclasses.dataclass
@@ -167,7 +168,8 @@ def missing(result):
     for run in result["scenarios"]:
         for why in run["differences"] if run["outcome"] == "skipped" else []:
             match = re.search(r"the client cannot `(\w+)`", why)
-            names[match[1] if match else why].add(run["name"])
+            few = "leaves no quorum" in why
+            names["more-masters" if few else match[1] if match else why].add(run["name"])
     return names
 
 
@@ -262,8 +264,9 @@ LEGEND = """
 scenario show it, and no fault outside the assumptions explains it. The cell omits \
 unsteady findings of the same property; that section lists them |
 | unsteady: 2 | finding 2 below, in fewer repetitions |
-| undecided, (n undecided) | in no scenario, or not in n of them, can the harness tell: mostly because \
-it does not [understand](scenarios.md#commands-that-the-harness-understands) the library's commands |
+| undecided, (n undecided) | in no scenario, or not in n of them, can the harness tell: mostly \
+because it does not [understand](scenarios.md#commands-that-the-harness-understands) the library's \
+commands |
 | not offered | the library cannot do what the scenarios need |
 
 `progress` is demanded in [calm stretches](scenarios.md#calm-stretches) of a run, and where the
@@ -293,7 +296,8 @@ rules of today. The other ones are still there, some of them in other scenarios.
 | an acquire is slow or fails in `crash-restart-forgets`, `even-masters`, `extend-after-amnesia`, \
 `extend-over-a-gap`, `majority-killed`, `slow-replies`, `token-reused`, `zombie-set` | all \
 libraries but python-redis-lock | `progress` is demanded in [calm \
-stretches](scenarios.md#calm-stretches), and where a scenario says what a lock owes under its fault |
+stretches](scenarios.md#calm-stretches), and where a scenario says what a lock owes under its \
+fault |
 | an acquire is slow or fails in `release-lost` | rslock, pottery, aioredlock, redis-py | the \
 algorithm pays with one TTL if the network fails as a holder releases, so that scenario allows it |
 | a request does not return within five seconds | redlock-py, aioredlock | the harness heals all \
@@ -303,8 +307,10 @@ faults, waits once more, and then judges `liveness`. That these requests are slo
 library names no deadline, and no longer does its driver: the harness counts it from the attempt \
 that was granted |
 | an acquire returns a lease that has already ended | redis-py | likewise: the key was still there |
-| an acquire fails as taken in `minority-partitioned/in-the-middle` | redis-py | the only master of \
-its clients is cut off there, so the scenario is skipped |
+| a client deletes the keys of its own valid lease | aioredlock | one or two runs of five showed \
+it, and none of three today |
+| an acquire fails as taken in `minority-partitioned/in-the-middle` | redis-py | the only master \
+of its clients is cut off there, so the scenario is skipped |
 """
 
 
@@ -332,7 +338,8 @@ def render(libraries, results, scenarios, date, note=None):
     needs = sorted({need for library in libraries for need in missing(results[library.name])})
     if needs:
         text += "\n## Not offered\n\n" + wrap(
-            "Scenarios that need a capability which the library or its driver does not have.")
+            "Scenarios that need what the library or its driver does not have. `more-masters`: the "
+            "fault leaves no master to a single-server lock.")
         text += "\n" + table(["capability", *(library.name for library in libraries)], [
             [f"`{need}`" if " " not in need else need,
              *(len(missing(results[one.name]).get(need, ())) or "-" for one in libraries)]
