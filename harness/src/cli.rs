@@ -24,6 +24,7 @@ mod work;
 pub use crate::real::ScenarioRunner;
 pub use run::{BackendKind, RunOptions};
 pub use scenarios::{Chosen, Selection};
+use work::run_drawn;
 pub use work::{Plan, run_all};
 
 /// Breaks Redis masters as scenarios describe, and checks the behaviour of a lock on them.

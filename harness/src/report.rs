@@ -261,6 +261,12 @@ impl Reports {
         self.keep();
     }
 
+    /// Notes how many runs there will be, if more than were known.
+    pub fn expect(&mut self, runs: usize) {
+        self.session.runs = self.session.runs.max(runs);
+        self.result.runs = self.session.runs;
+    }
+
     /// Reports the progress of a run.
     pub fn phase(&mut self, name: &str, what: &str) {
         let (done, all) = (self.entries.len(), self.session.runs);
@@ -431,6 +437,12 @@ impl Tally {
             Outcome::Inconclusive => self.inconclusive += 1,
             Outcome::Skipped => self.skipped += 1,
         }
+    }
+
+    /// How many runs there were.
+    pub const fn runs(&self) -> usize {
+        let Self { as_expected, differs, not_seen, inconclusive, skipped, .. } = *self;
+        as_expected + differs + not_seen + inconclusive + skipped + self.environment + self.internal
     }
 
     /// The exit code. An error of the program takes precedence, because it makes all other results

@@ -24,7 +24,7 @@ use redquorum_checker::{Observed, Verdict, Violation, check};
 use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
 use redquorum_scenario::history::History;
 use redquorum_scenario::{
-    Cause, ClockFault, Expect, Fault, FaultKind, Length, Lock, Loses, Mutant, Persistence,
+    Cause, ClockFault, Expect, Fault, FaultKind, Known, Length, Lock, Loses, Mutant, Persistence,
     Property, Scenario,
 };
 
@@ -181,6 +181,18 @@ impl Kind {
             Some(Property::FencedResource) => !self.is_unexplained() && !self.is_doubt(),
             _ => false,
         }
+    }
+
+    /// All violations that no lock can prevent, as a scenario knows them.
+    fn known_by_design() -> impl Iterator<Item = Known> {
+        let kinds = Property::ALL.into_iter().flat_map(|property| {
+            Cause::ALL.map(|cause| Self { property: Some(property), causes: vec![cause] })
+        });
+        kinds.filter(Self::is_by_design).filter_map(|kind| {
+            let (property, because) = (kind.property?, *kind.causes.first()?);
+            let reason = "no lock can prevent it".to_owned();
+            Some(Known { property, because, reason, sometimes: true })
+        })
     }
 }
 

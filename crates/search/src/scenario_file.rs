@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::plan::Space;
 use super::{Found, Kind};
 use redquorum_checker::{Observed, Request, Verdict, check, named, prepare};
 use redquorum_scenario::client_protocol::{ClientReply, Each, FailureReason, Op};
@@ -401,9 +402,19 @@ const CLIENT_FIELDS: [&str; 11] = [
     "script",
 ];
 
+/// The random scenario of a number, to be played as it is: on any backend, and by any lock. What no
+/// lock can prevent in it is known.
+pub fn drawn(space: Space, number: u64) -> Scenario {
+    let mut scenario = space.draw(number);
+    scenario.name = format!("chance-{number}");
+    scenario.about = format!("Drawn by chance, from the number {number}.");
+    scenario.expect.known = Kind::known_by_design().collect();
+    scenario
+}
+
 /// Formats a scenario as concise TOML: omits default values, and writes the kind of a fault in one
 /// line.
-fn toml(scenario: &Scenario) -> String {
+pub fn toml(scenario: &Scenario) -> String {
     let Ok(root) = Table::try_from(scenario) else {
         unreachable!("whatever is a scenario can be written as one")
     };
@@ -441,7 +452,8 @@ fn toml(scenario: &Scenario) -> String {
         && !expect.is_empty()
     {
         text.push_str("\n[expect]\n");
-        let last = ["because", "acquires", "margin", "within", "kept", "commands", "overtaken"];
+        let last =
+            ["because", "acquires", "margin", "within", "kept", "commands", "overtaken", "known"];
         let properties = expect.keys().map(String::as_str).filter(|key| !last.contains(key));
         for key in properties.chain(last) {
             if let Some(value) = expect.get(key) {
@@ -518,6 +530,17 @@ mod tests {
         let outcome = |mutant| check(&redquorum_simulator::run(&again, found.seed, mutant)).outcome;
         assert_eq!(outcome(Mutant::None), Outcome::AsExpected);
         assert_eq!(outcome(Mutant::SmallQuorum), Outcome::Differs);
+    }
+
+    #[test]
+    fn a_drawn_scenario_is_read_from_its_file() {
+        for number in 0..50 {
+            let drawn = super::drawn(Space::INSIDE, number);
+            assert!(drawn.expect.known.len() > 1 && !drawn.expect.any_violation());
+            let path = format!("{}.toml", drawn.name);
+            let again = read(&path, &super::toml(&drawn)).unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(again, drawn);
+        }
     }
 
     #[test]

@@ -204,7 +204,7 @@ fn all(setup: &Setup, twice: bool) -> Result<(Vec<Backend>, String), Code> {
 }
 
 /// The lock of this project, for reports.
-fn this_lock() -> String {
+pub(super) fn this_lock() -> String {
     concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()
 }
 

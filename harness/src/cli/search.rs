@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::run::listen;
+use super::run::{BackendKind, listen};
 use super::{Shape, complain, program, say, time, unwritten, usual_folder};
 use crate::library;
 use crate::real::interrupted;
 use crate::report::{Code, Out, shell_word, write_history};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use redquorum_checker::{Outcome, check};
 use redquorum_scenario;
@@ -27,20 +27,10 @@ use redquorum_search::{Found, Kind, scenario_file, shrink};
 use serde_json::json;
 
 mod exhaustive;
+mod masters;
 
 /// Each of this many seeds is short enough to type.
 const SEEDS: u64 = u32::MAX as u64;
-
-/// The client processes of a search.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Through {
-    /// The shipped machines, or mutants of them.
-    #[default]
-    Machines,
-    /// The library itself, in virtual time. The callers of some requests drop their futures, or do
-    /// not poll them for a while.
-    Library,
-}
 
 /// What to search, where, and for how long.
 #[derive(Debug, Args)]
@@ -76,12 +66,20 @@ pub(super) struct SearchOptions {
     /// Use a mutant of the clients, to see whether and how soon the search detects it
     #[arg(long, value_name = "NAME", default_value_t = Mutant::None, hide_default_value = true)]
     mutant: Mutant,
-    /// What the client processes are. A find of the library is written as its history, which
-    /// `check` checks again and draws
-    #[arg(long, value_enum, value_name = "CLIENTS", default_value_t, hide_default_value = true,
+    /// Where the scenarios run. `sim`: the shipped machines, in virtual time. `library`: the library
+    /// itself, in virtual time; the callers of some requests drop their futures, or do not poll
+    /// them for a while; a find is written as its history. `process`, `container`: real masters,
+    /// where each scenario is written, too
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t = BackendKind::Sim,
+        hide_default_value = true, hide_possible_values = true,
         conflicts_with_all = ["faults", "mutant"])]
-    through: Through,
-    /// How many threads. Default: all cores
+    on: BackendKind,
+    /// The clients: a command as for `run --client`. Only on real masters, and there this project's
+    /// lock by default
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["faults", "mutant"])]
+    client: Option<String>,
+    /// How many threads; on real masters: how many scenarios run at once. Default: all cores, and
+    /// there 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
     /// The folder for the scenario files of finds, which go to `found` in it. Default: target/chaos
@@ -121,9 +119,16 @@ impl SearchOptions {
 
 pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
     listen();
+    if !matches!(options.on, BackendKind::Sim | BackendKind::Library) {
+        return masters::main(options);
+    }
+    if options.client.is_some() {
+        let wrong = "clients of other locks run on real masters only";
+        return Err(complain(Code::Usage, wrong, "add --on process or --on container"));
+    }
     let folder = options.out.clone().unwrap_or_else(usual_folder).join("found");
     let out = Out::create(&folder);
-    let out = unwritten(out, "finds", &folder, "name another folder with --out")?;
+    let out = unwritten(out, "finds", &folder, FIX)?;
     match options.faults {
         Some(faults) => exhaustive::main(options, usize::from(faults), &out),
         None => random(options, &out),
@@ -135,20 +140,22 @@ const USUALLY: Duration = Duration::from_secs(60);
 
 /// The random search, from its options to its exit code.
 fn random(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
+    let through_library = options.on == BackendKind::Library;
     let search = Search {
         space: Space { inside: !options.outside, nodes: options.nodes.map(usize::from) },
         seed: options.seed(),
         runs: options.runs.unwrap_or(u64::MAX),
         mutant: options.mutant,
-        play: match options.through {
-            Through::Machines => redquorum_simulator::run,
-            Through::Library => |scenario, seed, _| library::run_with_neglect(scenario, seed),
+        play: if through_library {
+            |scenario, seed, _| library::run_with_neglect(scenario, seed)
+        } else {
+            redquorum_simulator::run
         },
         jobs: options.jobs(),
     };
     let time = if options.runs.is_some() { None } else { Some(options.time.unwrap_or(USUALLY)) };
     if options.format == Shape::Human {
-        say(&begin_text(&search, options.through))?;
+        say(&begin_text(&search, through_library))?;
     }
     let start = Instant::now();
     // One of them is there.
@@ -164,9 +171,10 @@ fn random(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
     let (mut wrong, mut broken) = (false, false);
     for (kind, sight) in &report.kinds {
         let Some(found) = search.found(sight.first) else { continue };
-        let kept = match options.through {
-            Through::Machines => keep(&found, kind, out),
-            Through::Library => keep_history(&search, &found, kind, out),
+        let kept = if through_library {
+            keep_history(&search, &found, kind, out)
+        } else {
+            keep(&found, kind, out)
         };
         match kept {
             Ok(find) => {
@@ -181,13 +189,12 @@ fn random(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
             Err(code) => return Err(code),
         }
     }
-    let end = End { report: &report, through: options.through, took, interrupted: interrupted() };
+    let end = End { report: &report, library: through_library, took, interrupted: interrupted() };
     say(&match options.format {
         Shape::Human => end_text(&end),
         Shape::Json => end_json(&search, &end),
     })?;
-    let library = options.through == Through::Library;
-    let missed = options.require_coverage && report.missed(library).next().is_some();
+    let missed = options.require_coverage && report.missed(through_library).next().is_some();
     Ok(if broken {
         Code::Internal
     } else if end.interrupted {
@@ -248,8 +255,7 @@ fn keep_history(search: &Search, found: &Found, kind: &Kind, out: &Out) -> Resul
     let outside = if search.space.inside { "" } else { " --outside" };
     let nodes = search.space.nodes.map(|nodes| format!(" --nodes {nodes}")).unwrap_or_default();
     let program = program();
-    let again =
-        format!("{program} search --through library --runs 1 --seed {number}{nodes}{outside}");
+    let again = format!("{program} search --on library --runs 1 --seed {number}{nodes}{outside}");
     Ok(Find { kind: kind.clone(), small: found.clone(), number, file, again })
 }
 
@@ -324,13 +330,14 @@ fn again(file: &Path, small: &Found) -> String {
 /// How a search ended.
 struct End<'a> {
     report: &'a Report,
-    through: Through,
+    /// Whether the clients were the library.
+    library: bool,
     took: Duration,
     interrupted: bool,
 }
 
 /// The header before the first run; the seed comes first.
-fn begin_text(search: &Search, through: Through) -> String {
+fn begin_text(search: &Search, library: bool) -> String {
     let Search { space, seed, mutant, jobs, .. } = search;
     let masters = space.nodes.map_or("1 to 5".to_owned(), |nodes| nodes.to_string());
     let faults = if space.inside {
@@ -339,7 +346,7 @@ fn begin_text(search: &Search, through: Through) -> String {
         "all faults, also those outside its assumptions"
     };
     let mutants = match mutant {
-        Mutant::None if through == Through::Library => {
+        Mutant::None if library => {
             "\nclients  the library, whose callers drop futures, or do not poll them".to_owned()
         }
         Mutant::None => String::new(),
@@ -375,7 +382,7 @@ fn find_text(search: &Search, find: &Find, runs: u64) -> String {
 
 /// The summary at the end of a search.
 fn end_text(end: &End<'_>) -> String {
-    let End { report, through, took, interrupted } = end;
+    let End { report, library, took, interrupted } = end;
     let mut text = String::new();
     let many = plural(report.runs, "run");
     let rate = rate(report.runs, *took);
@@ -388,12 +395,11 @@ fn end_text(end: &End<'_>) -> String {
     let _ = write!(text, "{found} in {many}, {rate} a second for {seconds:.1} s");
     text += if *interrupted { ", interrupted\n" } else { "\n" };
     let _ = writeln!(text, "{} of virtual time", long(report.passed));
-    let library = *through == Through::Library;
-    let all = Goal::all(library).count();
-    let reached = all - report.missed(library).count();
+    let all = Goal::all(*library).count();
+    let reached = all - report.missed(*library).count();
     let _ =
         write!(text, "{reached} of {all} coverage goals reached; the number of runs with each:");
-    for goal in Goal::all(library) {
+    for goal in Goal::all(*library) {
         match report.goals.get(&goal) {
             Some(runs) => {
                 let _ = write!(text, "\n{runs:>10}  {}", goal.about());
@@ -439,11 +445,10 @@ fn find_json(search: &Search, find: &Find, runs: u64) -> String {
 }
 
 fn end_json(search: &Search, end: &End<'_>) -> String {
-    let End { report, through, took, interrupted } = end;
-    let library = *through == Through::Library;
+    let End { report, library, took, interrupted } = end;
     let runs = |goal: Goal| report.goals.get(&goal).copied().unwrap_or(0);
     let goals: BTreeMap<&str, u64> =
-        Goal::all(library).map(|goal| (goal.name(), runs(goal))).collect();
+        Goal::all(*library).map(|goal| (goal.name(), runs(goal))).collect();
     json!({
         "event": "end",
         "seed": search.seed,

@@ -66,18 +66,50 @@ pub fn run_all(
     plan: &Plan,
     reports: &mut Reports,
 ) -> Tally {
+    reported(plan, reports, |reports, tally| {
+        for stage in stages {
+            let out = match stages {
+                [_] => Ok(reports.out().clone()),
+                _ => reports.out().within(stage.backend()),
+            };
+            match out {
+                Ok(out) => play(*stage, chosen, plan, &out, reports, tally),
+                Err(_) => tally.environment += 1,
+            }
+        }
+    })
+}
+
+/// Runs what is drawn on a backend, as many runs at a time as there are jobs, until nothing more is
+/// drawn, or the user interrupts the program.
+pub(super) fn run_drawn(
+    stage: &dyn ScenarioRunner,
+    mut draw: impl FnMut(usize) -> Vec<Chosen>,
+    plan: &Plan,
+    reports: &mut Reports,
+) -> Tally {
+    reported(plan, reports, |reports, tally| {
+        let out = reports.out().clone();
+        while !(plan.interrupted)() {
+            let drawn = draw(plan.jobs);
+            if drawn.is_empty() {
+                return;
+            }
+            reports.expect(tally.runs() + drawn.len());
+            play(stage, &drawn, plan, &out, reports, tally);
+        }
+    })
+}
+
+/// Reports the beginning and the end of runs, and counts how they end.
+fn reported(
+    plan: &Plan,
+    reports: &mut Reports,
+    runs: impl FnOnce(&mut Reports, &mut Tally),
+) -> Tally {
     let mut tally = Tally { lenient: plan.lenient, ..Tally::default() };
     reports.begin();
-    for stage in stages {
-        let out = match stages {
-            [_] => Ok(reports.out().clone()),
-            _ => reports.out().within(stage.backend()),
-        };
-        match out {
-            Ok(out) => play(*stage, chosen, plan, &out, reports, &mut tally),
-            Err(_) => tally.environment += 1,
-        }
-    }
+    runs(reports, &mut tally);
     tally.interrupted = (plan.interrupted)();
     // If a result file cannot be written, the exit code reports that: a program that reads the file
     // would miss the result.

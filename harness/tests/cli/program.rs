@@ -58,12 +58,16 @@ fn completions_and_the_manual_name_every_command() {
 #[test]
 fn wrong_usage_exits_with_64_and_a_suggestion() {
     let folder = folder("usage");
-    let table: [(&[&str], &str); 22] = [
+    let table: [(&[&str], &str); 26] = [
         (&["search", "--for", "soon"], "write a number with a unit"),
         (&["search", "--for", "1s", "--runs", "1"], "cannot be used with"),
         (&["search", "--nodes", "10"], "1..=9"),
         (&["search", "--mutant", "unknown"], "there is no mutant"),
         (&["search", "--defended"], "--faults"),
+        (&["search", "--on", "all"], "name one with --on"),
+        (&["search", "--on", "process", "--outside"], "search with --on sim"),
+        (&["search", "--on", "process", "--require-coverage"], "search with --on sim"),
+        (&["search", "--client", "mine"], "add --on process"),
         (&["search", "--faults", "1", "--runs", "5"], "cannot be used with"),
         (&["--out", "x", "doctor", "redis://127.0.0.1:1"], "write `doctor` first"),
         (&["--seed", "1", "search", "--runs", "1"], "write `search` first"),

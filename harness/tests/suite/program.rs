@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: ctrl_c_keeps_what_there_is,
         with_masters: what_new_writes_comes_out_as_expected,
         with_masters: a_short_soak_finds_nothing,
+        with_masters: a_search_on_masters_finds_a_mutant_and_nothing_else,
         with_masters: nothing_is_left_after_ctrl_c,
         with_masters: nothing_is_left_after_kill_9,
         plain: without_a_server_it_is_3_and_says_what_to_install,
@@ -84,6 +85,30 @@ fn a_short_soak_finds_nothing() {
     let ended = soak.args(["--for", "6s", "--fair"]).stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success() && text.ends_with("no finding\n"), "{ended:?}");
+}
+
+/// Of each run the scenario is kept, so that it can be played again.
+fn a_search_on_masters_finds_a_mutant_and_nothing_else() {
+    let outcomes = |name: &str, client: &[&str]| {
+        let folder = folder(name);
+        let words = ["search", "--on", "process", "--runs", "3", "--seed", "1", "--nodes", "3"];
+        let (code, output) = ended(program(&folder, &[&words[..], client].concat()));
+        let random = folder.join("chaos-out/random");
+        let result = result(&random).unwrap_or_else(|| panic!("{output}"));
+        let all: Vec<String> = result.scenarios.iter().map(|it| it.outcome.clone()).collect();
+        assert_eq!((all.len(), result.runs), (3, 3), "{output}");
+        let file = random.join("chance-2/chance-2.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        redquorum_scenario::read("chance-2.toml", &text).unwrap_or_else(|why| panic!("{why}"));
+        (code, all, output)
+    };
+    let (code, all, output) = outcomes("search-on", &[]);
+    assert!(!all.iter().any(|it| it == "differs"), "{output}");
+    assert!(matches!(code, Some(0 | 2)), "{output}");
+    let mutant = format!("{} --mutant plain-del", env!("CARGO_BIN_EXE_redquorum-mutant"));
+    let (code, all, output) = outcomes("search-mutant", &["--client", &mutant]);
+    assert!(all.iter().any(|it| it == "differs"), "{output}");
+    assert_eq!(code, Some(1), "{output}");
 }
 
 fn without_a_server_it_is_3_and_says_what_to_install() {

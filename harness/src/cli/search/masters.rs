@@ -1,0 +1,93 @@
+//! `search --on process`, and on containers: random scenarios on real masters, at the pace of the
+//! clock, with the library's own client or any other lock. Each scenario is written as a file, so
+//! that `run` plays it again. Real masters repeat no run exactly, so nothing is shrunk.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use super::{SearchOptions, USUALLY};
+use crate::cli::{
+    Chosen, Code, Plan, ScenarioRunner as _, Shape, complain, run_drawn, unwritten, usual_folder,
+};
+use crate::real::{Backend, BackendKind, Failure, Setup};
+use crate::report::{Format, Out, Reports, Session, shell_word};
+use redquorum_search::plan::Space;
+use redquorum_search::scenario_file::{drawn, toml};
+
+pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
+    let usage = |wrong: &str, fix: &str| Err(complain(Code::Usage, wrong, fix));
+    match options {
+        SearchOptions { on: BackendKind::All, .. } => {
+            return usage("a search is on one backend", "name one with --on");
+        }
+        SearchOptions { outside: true, .. } => {
+            let fix = "leave out --outside, or search with --on sim";
+            return usage("on real masters only what a lock must survive is drawn", fix);
+        }
+        SearchOptions { require_coverage: true, .. } => {
+            let fix = "leave out --require-coverage, or search with --on sim";
+            return usage("goals are for searches in virtual time, which reach them", fix);
+        }
+        _ => {}
+    }
+    let setup = Setup { backend: options.on, client: options.client.clone(), ..Setup::default() };
+    let backend = Backend::prepare(&setup).map_err(|failure| match failure {
+        Failure::Interrupted => Code::Interrupted,
+        Failure::Environment(why) | Failure::Skipped(why) => {
+            complain(Code::Environment, &why, "search in virtual time: leave out --on")
+        }
+    })?;
+    let folder = options.out.clone().unwrap_or_else(usual_folder).join("random");
+    let out = Out::create(&folder);
+    let out = unwritten(out, "results", &folder, super::FIX)?;
+    let seed = options.seed();
+    let client = options.client.as_deref();
+    let plan = Plan {
+        // Runs share this machine, and delays show in the record.
+        jobs: options.jobs.map_or(1, usize::from),
+        seed,
+        // A fault whose moment never comes is no error.
+        lenient: true,
+        again: client.map_or_else(String::new, |it| format!(" --client {}", shell_word(it))),
+        ..Plan::default()
+    };
+    let session = Session {
+        seed,
+        backend: backend.backend().to_owned(),
+        masters: backend.describe(),
+        client: options.client.clone(),
+        lock: client.is_none().then(crate::cli::run::this_lock),
+        runs: options.runs.and_then(|runs| usize::try_from(runs).ok()).unwrap_or_default(),
+        widest: format!("chance-{seed}").len() + 1,
+        explain: false,
+    };
+    let format = if options.format == Shape::Json { Format::Json } else { Format::Human };
+    let mut reports = Reports::new(format, session, out.clone());
+    let space = Space { inside: true, nodes: options.nodes.map(usize::from) };
+    let mut numbers = (0..options.runs.unwrap_or(u64::MAX)).map(|index| seed.wrapping_add(index));
+    let time = if options.runs.is_some() { Duration::MAX } else { options.time.unwrap_or(USUALLY) };
+    let (start, mut unwritable) = (Instant::now(), None);
+    let draw = |jobs: usize| {
+        if start.elapsed() >= time {
+            return Vec::new();
+        }
+        let drawn = numbers.by_ref().take(jobs).map(|number| chosen(space, number, &out));
+        drawn.collect::<Result<Vec<Chosen>, Code>>().unwrap_or_else(|code| {
+            unwritable = Some(code);
+            Vec::new()
+        })
+    };
+    let code = run_drawn(&backend, draw, &plan, &mut reports).code();
+    unwritable.map_or(Ok(code), Err)
+}
+
+/// The random scenario of a number, in a file of its own beside its history.
+fn chosen(space: Space, number: u64, out: &Out) -> Result<Chosen, Code> {
+    let run = drawn(space, number);
+    let written = out.run(&run.name, 0).and_then(|folder| {
+        let file = folder.join(format!("{}.toml", run.name));
+        fs::write(&file, toml(&run)).map(|()| file)
+    });
+    let file = unwritten(written, &run.name, out.folder(), super::FIX)?;
+    Ok(Chosen { run, file: Some(file), line: 1, skip: None })
+}
