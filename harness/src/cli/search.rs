@@ -66,10 +66,10 @@ pub(super) struct SearchOptions {
     /// Use a mutant of the clients, to see whether and how soon the search detects it
     #[arg(long, value_name = "NAME", default_value_t = Mutant::None, hide_default_value = true)]
     mutant: Mutant,
-    /// Where the scenarios run. `sim`: the shipped machines, in virtual time. `library`: the library
-    /// itself, in virtual time; the callers of some requests drop their futures, or do not poll
-    /// them for a while; a find is written as its history. `process`, `container`: real masters,
-    /// where each scenario is written, too
+    /// Where the scenarios run. `sim`: the shipped machines, in virtual time (default). `library`:
+    /// the library itself, in virtual time; the callers of some requests drop their futures, or do
+    /// not poll them for a while; a find is written as its history. `process`, `container`: real
+    /// masters; each scenario is written, too
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t = BackendKind::Sim,
         hide_default_value = true, hide_possible_values = true,
         conflicts_with_all = ["faults", "mutant"])]
