@@ -209,12 +209,12 @@ pub(crate) fn cases() -> Vec<Case> {
             r#"READY; while read -r request; do
                    id=$(printf %s "$request" | sed 's/.*"id":\([0-9]*\).*/\1/')
                    at=$(date +%s%N)
-                   echo "{\"id\":$id,\"ok\":true,\"at_ns\":$at,\"valid_ms\":9000}"
+                   echo "{\"id\":$id,\"ok\":true,\"at_ns\":$at,\"valid_ms\":90000}"
                done; sleep 1000"#,
             &[
                 "wrong    stamps: \"at_ns\"",
                 "(that is the wall clock)",
-                "wrong    deadline: \"valid_ms\" is 9000, of a TTL of 2000",
+                "wrong    deadline: \"valid_ms\" is 90000, of a TTL of 10000",
                 "wrong    keys: it was granted, and a key whose name has `check` in it is on 0 of 3",
                 "wrong    taken: a second client of the process was granted",
                 "ok       step",
