@@ -2,7 +2,9 @@
 //! clock, with the library's own client or any other lock. Each scenario is written as a file, so
 //! that `run` plays it again. Real masters repeat no run exactly, so nothing is shrunk.
 
+use std::fmt::Display;
 use std::fs;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{SearchOptions, USUALLY};
@@ -11,8 +13,12 @@ use crate::cli::{
 };
 use crate::real::{Backend, BackendKind, Failure, Setup};
 use crate::report::{Format, Out, Reports, Session, shell_word};
+use redquorum_scenario::Scenario;
+use redquorum_scenario::client_protocol::Capability;
+use redquorum_scenario::history::Event;
 use redquorum_search::plan::Space;
 use redquorum_search::scenario_file::{drawn, toml};
+use redquorum_simulator::orchestrator::Orchestrator;
 
 pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
     let usage = |wrong: &str, fix: &str| Err(complain(Code::Usage, wrong, fix));
@@ -63,16 +69,19 @@ pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
     };
     let format = if options.format == Shape::Json { Format::Json } else { Format::Human };
     let mut reports = Reports::new(format, session, out.clone());
+    let can = capabilities(&backend)?;
     let space = Space { inside: true, nodes: options.nodes.map(usize::from) };
-    let mut numbers = (0..options.runs.unwrap_or(u64::MAX)).map(|index| seed.wrapping_add(index));
+    let mut random = (0..).map(|index| drawn(space, seed.wrapping_add(index)));
+    let mut left = options.runs.unwrap_or(u64::MAX);
     let time = if options.runs.is_some() { Duration::MAX } else { options.time.unwrap_or(USUALLY) };
     let (start, mut unwritable) = (Instant::now(), None);
     let draw = |jobs: usize| {
-        if start.elapsed() >= time {
-            return Vec::new();
-        }
-        let drawn = numbers.by_ref().take(jobs).map(|number| chosen(space, number, &out));
-        drawn.collect::<Result<Vec<Chosen>, Code>>().unwrap_or_else(|code| {
+        let jobs = if start.elapsed() < time { left.min(jobs as u64) } else { 0 };
+        left -= jobs;
+        let fits = random.by_ref().take(MOST_DRAWN).filter(|run| fits(run, &backend, &can));
+        let jobs = usize::try_from(jobs).unwrap_or_default();
+        let chosen = fits.take(jobs).map(|run| chosen(run, &out));
+        chosen.collect::<Result<Vec<Chosen>, Code>>().unwrap_or_else(|code| {
             unwritable = Some(code);
             Vec::new()
         })
@@ -81,9 +90,40 @@ pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
     unwritable.map_or(Ok(code), Err)
 }
 
-/// The random scenario of a number, in a file of its own beside its history.
-fn chosen(space: Space, number: u64, out: &Out) -> Result<Chosen, Code> {
-    let run = drawn(space, number);
+/// How many scenarios are drawn at most for those that run at once. One in some hundreds fits a
+/// client that can do nothing but acquire and release.
+const MOST_DRAWN: usize = 100_000;
+
+/// What the clients can do, from a run in which nothing happens.
+fn capabilities(backend: &Backend) -> Result<Vec<Capability>, Code> {
+    const NOTHING: &str = "name = \"ready\"\nabout = \"What a client can do.\"\n[[client]]\n\
+                           id = \"c1\"\nscript = [\"acquire L\", \"release L\"]\n";
+    let failed = |why: &dyn Display| {
+        let fix = "check the driver with `client-check`";
+        complain(Code::Environment, &format!("the client does not start: {why}"), fix)
+    };
+    let scenario = redquorum_scenario::read("ready.toml", NOTHING).map_err(|why| failed(&why))?;
+    let history = backend.run(&scenario, 0, None, &mut |_| ());
+    let history = history.map_err(|failure| match failure {
+        Failure::Interrupted => Code::Interrupted,
+        other => failed(&other),
+    })?;
+    let can = history.records.into_iter().find_map(|record| match record.event {
+        Event::Ready { can, .. } => Some(can),
+        _ => None,
+    });
+    can.ok_or_else(|| failed(&"it is not ready"))
+}
+
+/// Whether the backend and its clients can play a scenario.
+fn fits(run: &Scenario, backend: &Backend, can: &[Capability]) -> bool {
+    let processes = run.clients.iter().map(|client| (client.process().clone(), can.to_vec()));
+    backend.can(run).is_ok()
+        && Orchestrator::new(Arc::new(run.clone())).missing(&processes.collect()).is_none()
+}
+
+/// A random scenario, in a file of its own beside its history.
+fn chosen(run: Scenario, out: &Out) -> Result<Chosen, Code> {
     let written = out.run(&run.name, 0).and_then(|folder| {
         let file = folder.join(format!("{}.toml", run.name));
         fs::write(&file, toml(&run)).map(|()| file)
