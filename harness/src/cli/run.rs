@@ -346,7 +346,7 @@ fn without_quorum(run: &Scenario, nodes: usize, quorum: usize) -> Option<String>
     let bars = |fault: &Fault| {
         let row = fault.kind.row();
         matches!(row.heals, Heals::StartsAgain | Heals::Undone)
-            && !matches!(row.links, OnLinks::Untouched | OnLinks::Copied)
+            && !matches!(row.links, OnLinks::Untouched)
     };
     run.faults.iter().enumerate().filter(|(_, fault)| bars(fault)).find_map(|(index, fault)| {
         let (hit, known) = match fault.nodes.as_ref()? {
