@@ -128,7 +128,7 @@ fn searched() -> Result<bool, String> {
             continue;
         };
         let on = &mut |_: shrink::Progress<'_>| ControlFlow::Continue(());
-        let small = shrink::shrink_to(&found, &kind, shrink::EFFORT, on);
+        let small = shrink::shrink_to(Some(Space::INSIDE), &found, &kind, shrink::EFFORT, on);
         let faults = small.scenario.faults.iter().map(|fault| fault.kind.name());
         let faults: Vec<&str> = faults.collect();
         let count = faults.len();

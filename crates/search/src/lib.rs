@@ -2,16 +2,16 @@
 //! scenario file.
 //!
 //! ```text
-//! plan ─▶ chance ─▶ Found ─▶ shrink ─▶ scenario_file
-//!           └ goals: what was reached
+//! tape ─▶ plan ─▶ chance ─▶ Found ─▶ shrink ─▶ scenario_file
+//!                   └ goals: what was reached
 //! exhaustive: all schedules of a few faults on a few base scenarios
 //! ```
 //!
-//! All runs are in virtual time, and a seed repeats them. `plan` draws random scenarios; `chance`
-//! runs them on all cores; `exhaustive` runs all schedules without random choices; `shrink` removes
-//! from a [`Found`] everything that it does not need; `scenario_file` describes the rest. The
-//! verdict comes from the checkers in [`checker`](redquorum_checker). `cli/search.rs` defines the
-//! options and the output.
+//! All runs are in virtual time, and a seed repeats them. `plan` draws scenarios from a tape of
+//! choices; `chance` runs random ones on all cores; `exhaustive` runs all schedules without random
+//! choices; `shrink` removes from a [`Found`] everything that it does not need; `scenario_file`
+//! describes the rest. The verdict comes from the checkers in [`checker`](redquorum_checker).
+//! `cli/search.rs` defines the options and the output.
 
 #![forbid(unsafe_code)]
 
@@ -34,6 +34,7 @@ mod lengths;
 pub mod plan;
 pub mod scenario_file;
 pub mod shrink;
+mod tape;
 
 /// A run in which something went wrong, with all that is needed to repeat it.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Random scenarios: a number in, a scenario out.
+//! Random scenarios: a number in, a scenario out. Every choice comes from a [`tape`](crate::tape).
 //!
 //! `clients.rs` draws the clients, and what happens in the life of a deployment; `faults.rs` draws
 //! the faults.
@@ -11,16 +11,17 @@
 //! lock must survive. Outside of it any fault is possible. The scenarios are short, so that many
 //! can run.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::lengths::{millis, of_millis};
+use crate::tape::Tape;
 use crate::{defend, sees_amnesia};
 use faults::Families;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    Client, Cluster, Expect, Length, Lock, OwnGuard, Persistence, Scenario, Step,
+    Client, Clients, Cluster, Expect, Fault, FaultKind, FaultTime, Length, Lock, Moment, Nodes,
+    OwnGuard, Persistence, Scenario, Step,
 };
 
 mod clients;
@@ -30,6 +31,10 @@ mod tests;
 
 /// The most faults in a scenario.
 const FAULTS: u64 = 5;
+
+/// The first letters of the names of clients: usual ones, those that want several resources, a
+/// crowd, waiters that vanish, and waiters behind these.
+const CLIENTS: &str = "csqvp";
 
 /// Where scenarios are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +53,14 @@ impl Space {
 
     /// The scenario of a number. The same number is also good as the seed of its run.
     pub fn draw(&self, number: u64) -> Scenario {
-        let mut rng = Rng::new(number);
-        let cluster = self.cluster(&mut rng);
-        let lock = lock(&mut rng);
-        let clients = clients::draw(&mut rng, &lock);
+        self.read(&mut Tape::of_seed(number))
+    }
+
+    /// The scenario of a tape.
+    pub(crate) fn read(&self, tape: &mut Tape) -> Scenario {
+        let cluster = self.cluster(tape);
+        let lock = tape.kept(lock).unwrap_or_default();
+        let clients = clients::draw(tape, &lock);
         let mut scenario = Scenario {
             name: "chance".to_owned(),
             about: "By chance.".to_owned(),
@@ -63,66 +72,143 @@ impl Space {
             expect: Expect::default(),
             variants: Vec::new(),
         };
-        // Each of these has a random source of its own. They come before the faults, some of which
-        // strike at a step.
-        let mut crowd = Rng::of(number, "crowd");
-        clients::add_crowd(&mut crowd, &mut scenario);
-        clients::add_several(&mut Rng::of(number, "several"), &mut scenario);
-        clients::add_reentry(&mut Rng::of(number, "again"), &mut scenario);
-        let mut deployment = Rng::of(number, "deploy");
-        clients::add_queues(&mut deployment, &mut scenario);
-        clients::add_fencing(&mut Rng::of(number, "fence"), &mut scenario);
-        add_guards(&mut Rng::of(number, "guard"), &mut scenario, self.inside);
-        let families = Families::draw(&mut rng, self.inside);
-        for _ in 0..rng.below(FAULTS) {
-            let fault = families.fault(&mut rng, &scenario);
-            scenario.faults.extend(fault);
+        let all = &mut scenario;
+        // They come before the faults, some of which strike at a step.
+        tape.purpose("crowd", |tape| clients::add_crowd(tape, all));
+        tape.purpose("several", |tape| clients::add_several(tape, all));
+        tape.purpose("again", |tape| clients::add_reentry(tape, all));
+        tape.purpose("deploy", |tape| clients::add_queues(tape, all));
+        tape.purpose("fence", |tape| clients::add_fencing(tape, all));
+        tape.purpose("guard", |tape| add_guards(tape, all, self.inside));
+        let families = tape.span(|tape| Families::draw(tape, self.inside));
+        for _ in 0..tape.below(FAULTS) {
+            let fault = tape.span(|tape| families.fault(tape, all));
+            all.faults.extend(fault);
         }
-        clients::wake_up_faults(&mut crowd, &mut scenario);
-        if !self.inside || all_see_amnesia(&scenario) {
+        tape.purpose("crowd", |tape| clients::wake_up_faults(tape, all));
+        if !self.inside || all_see_amnesia(all) {
             // It comes before the clients' lists of masters, which limit the parts.
-            faults::add_amnesia(&mut Rng::of(number, "forget"), &mut scenario, self.inside);
+            tape.purpose("forget", |tape| faults::add_amnesia(tape, all, self.inside));
         }
-        clients::deployment_faults(&mut deployment, &mut scenario);
-        faults::add_pace(&mut Rng::of(number, "paces"), &mut scenario, self.inside);
+        tape.purpose("deploy", |tape| clients::deployment_faults(tape, all));
+        tape.purpose("paces", |tape| faults::add_pace(tape, all, self.inside));
         if !self.inside {
-            faults::add_late(&mut rng, &mut scenario);
-            clients::know_other_masters(&mut rng, &mut scenario);
+            tape.span(|tape| faults::add_late(tape, all));
+            tape.span(|tape| clients::know_other_masters(tape, all));
         }
+        tape.span(|tape| leave_out(tape, all));
         scenario
     }
 
-    fn cluster(&self, rng: &mut Rng) -> Cluster {
-        let nodes = self.nodes.unwrap_or_else(|| rng.pick(&[1, 3, 3, 4, 5, 5]));
+    fn cluster(&self, tape: &mut Tape) -> Cluster {
+        let nodes = tape.masters(self.nodes);
         let keeps = [Persistence::None, Persistence::AofAlways, Persistence::AofEverysec];
-        let persistence = rng.pick(if self.inside { &keeps[..2] } else { &keeps });
+        let persistence = tape.pick(if self.inside { &keeps[..2] } else { &keeps });
         Cluster { nodes, persistence, replicas: false }
     }
 }
 
-fn lock(rng: &mut Rng) -> Lock {
-    let ttl = match rng.below(8) {
-        0 => rng.within(1_000, 2_000),
+/// Leaves out faults, steps and clients, which no random run does. All else was drawn as if they
+/// were there, so nothing else changes when one of them goes.
+pub(crate) fn leave_out(tape: &mut Tape, scenario: &mut Scenario) {
+    /// Each group has a span of its own, so that the others stay in step if it has fewer elements.
+    fn some_stay<T, K: PartialEq>(
+        tape: &mut Tape,
+        all: &mut Vec<T>,
+        groups: impl IntoIterator<Item = K>,
+        group_of: impl Fn(&T) -> K,
+    ) {
+        for group in groups {
+            tape.span(|tape| all.retain(|one| group_of(one) != group || tape.keeps()));
+        }
+    }
+    some_stay(tape, &mut scenario.faults, FaultKind::names(), |fault| fault.kind.name());
+    let group_of = |client: &Client| client.id.chars().next().unwrap_or_default();
+    for group in CLIENTS.chars() {
+        tape.span(|tape| {
+            let own = scenario.clients.iter_mut().filter(|client| group_of(client) == group);
+            for client in own {
+                let has_token = |step: &Step| matches!(step, Step::Touch { under: Some(_), .. });
+                some_stay(tape, &mut client.script, [false, true], has_token);
+                want_fewer(tape, &mut client.script);
+            }
+        });
+    }
+    let mut gone: Vec<Name> = scenario.clients.iter().map(|client| client.id.clone()).collect();
+    some_stay(tape, &mut scenario.clients, CLIENTS.chars(), group_of);
+    gone.retain(|id| scenario.clients.iter().all(|client| client.id != *id));
+    scenario.faults.retain_mut(|fault| gone.iter().all(|gone| has_effect_without(fault, gone)));
+}
+
+/// A client that wants several resources at once may want fewer.
+fn want_fewer(tape: &mut Tape, script: &mut Vec<Step>) {
+    let several = script.iter().filter(|step| step.is_of_several());
+    let wanted: BTreeSet<Name> = several.flat_map(Step::acquires).cloned().collect();
+    tape.span(|tape| {
+        for gone in wanted.iter().filter(|_| !tape.keeps()) {
+            script.retain_mut(|step| stays_without(step, gone));
+        }
+    });
+}
+
+/// Takes a resource out of a step, and returns whether anything is left.
+fn stays_without(step: &mut Step, gone: &Name) -> bool {
+    match step {
+        Step::Acquire { resource, also, .. } | Step::Release { resource, also } => {
+            also.retain(|other| other != gone);
+            if resource == gone && !also.is_empty() {
+                *resource = also.remove(0);
+            }
+            resource != gone
+        }
+        _ => step.resources().all(|resource| resource != gone),
+    }
+}
+
+/// Whether a fault still has an effect when a client is gone.
+fn has_effect_without(fault: &mut Fault, gone: &Name) -> bool {
+    if let FaultTime::After(Moment { client, .. }) | FaultTime::Before(Moment { client, .. }) =
+        &fault.when
+        && client == gone
+    {
+        return false;
+    }
+    if let Some(Nodes::Role(role)) = &fault.nodes
+        && role.client == *gone
+    {
+        return false;
+    }
+    match &mut fault.clients {
+        Some(Clients::Some(names)) => {
+            names.retain(|name| name != gone);
+            !names.is_empty()
+        }
+        _ => true,
+    }
+}
+
+fn lock(tape: &mut Tape) -> Lock {
+    let usual = Lock::default();
+    let ttl = tape.kept(|tape| match tape.below(8) {
+        0 => tape.time(1_000, 2_000),
         // Keys that are left behind show only after links had time to recover, and before the keys
         // expire.
-        1 | 2 => rng.within(3_000, 6_000),
-        _ => rng.within(200, 1_000),
-    };
+        1 | 2 => tape.time(3_000, 6_000),
+        _ => tape.time(200, 1_000),
+    });
+    let ttl = ttl.unwrap_or(usual.ttl);
     // The library requires TTL > node timeout + drift. At most a third of the TTL is left for
     // waiting.
-    let timeout = 5 + rng.below(100) * ttl.min(1_000) / 300;
+    let most = millis(ttl).min(1_000);
+    let timeout = tape.kept(|tape| of_millis(5 + tape.millis(0, 99) * most / 300));
     Lock {
-        ttl: of_millis(ttl),
-        lock_delay: of_millis(0),
-        node_timeout: of_millis(timeout),
-        drift_ppm: rng.pick(&[500, 10_000, 50_000, 50_000]),
-        drift: of_millis(rng.within(2, 5)),
-        wake_ups: true,
-        fair: false,
-        fencing: false,
-        guard: None,
-        clock_guard: None,
-        initialized: true,
+        ttl,
+        node_timeout: timeout.unwrap_or(usual.node_timeout),
+        drift_ppm: tape
+            .kept(|tape| tape.pick(&[500, 10_000, 50_000, 50_000]))
+            .unwrap_or(usual.drift_ppm),
+        drift: tape.kept(|tape| tape.time(2, 5)).unwrap_or(usual.drift),
+        ..usual
     }
 }
 
@@ -133,55 +219,9 @@ fn shortest_ttl(scenario: &Scenario) -> Duration {
 }
 
 /// A TTL that fits the longest node timeout and drift.
-fn ttl(rng: &mut Rng, lock: &Lock) -> Length {
+fn ttl(tape: &mut Tape, lock: &Lock) -> Length {
     let least = 2 * millis(lock.node_timeout) + 20;
-    of_millis(rng.within(200, 1_200).max(least))
-}
-
-/// A random source from a number. The stream of its generator never changes.
-struct Rng(ChaCha8Rng);
-
-impl Rng {
-    /// The simulation has its own streams from the same number.
-    fn new(number: u64) -> Self {
-        Self(ChaCha8Rng::seed_from_u64(number))
-    }
-
-    /// A source for one purpose. Its choices do not change those of other purposes: the rest of a
-    /// scenario is the same with them and without.
-    fn of(number: u64, purpose: &str) -> Self {
-        let salt = purpose.bytes().fold(0, |salt, byte| salt << 8 | u64::from(byte));
-        Self::new(number ^ salt)
-    }
-
-    /// A number less than a bound.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0.next_u64() % bound.max(1)
-    }
-
-    /// A number between two others, both included.
-    fn within(&mut self, least: u64, most: u64) -> u64 {
-        least + self.below(most.saturating_sub(least) + 1)
-    }
-
-    /// Returns true with probability `often` / `of`.
-    fn chance(&mut self, often: u64, of: u64) -> bool {
-        self.below(of) < often
-    }
-
-    fn pick<T: Clone>(&mut self, all: &[T]) -> T {
-        all[self.index(all.len())].clone()
-    }
-
-    fn index(&mut self, of: usize) -> usize {
-        let of = u64::try_from(of).unwrap_or(u64::MAX);
-        usize::try_from(self.below(of)).unwrap_or_default()
-    }
-
-    /// Returns a value with probability `often` / `of`.
-    fn maybe<T>(&mut self, often: u64, of: u64, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        self.chance(often, of).then(|| draw(self))
-    }
+    of_millis(tape.millis(200, 1_200).max(least))
 }
 
 /// Locks with every defence, in every other scenario. In most sets of clients all have them, in
@@ -189,35 +229,35 @@ impl Rng {
 ///
 /// It comes before the faults: those that a guard detects are inside the assumptions of clients
 /// with a guard.
-fn add_guards(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
-    if rng.chance(1, 2) {
-        let spare = if rng.chance(1, 2) { 0 } else { rng.within(1, 500) };
+fn add_guards(tape: &mut Tape, scenario: &mut Scenario, inside: bool) {
+    if tape.chance(1, 2) {
+        let spare = if tape.usually(1, 2) { 0 } else { tape.millis(1, 500) };
         let longest = scenario.longest_ttl() + Duration::from_millis(spare);
         defend(&mut scenario.lock, longest);
-        scenario.lock.initialized = !rng.chance(1, 8);
-        if rng.chance(1, 4) {
-            for process in some_processes(rng, scenario) {
-                let own = match !inside && rng.chance(1, 3) {
+        scenario.lock.initialized = !tape.chance(1, 8);
+        if tape.chance(1, 4) {
+            for process in some_processes(tape, scenario) {
+                let own = match !inside && tape.chance(1, 3) {
                     // The masters carry markers for the other guards. This client gets nothing, and
                     // reports why.
-                    true => OwnGuard::UpTo(of_millis(rng.within(6_001, 7_000))),
+                    true => OwnGuard::UpTo(tape.time(6_001, 7_000)),
                     false => OwnGuard::Whether(false),
                 };
                 change_clients(scenario, &process, |client| client.guard = Some(own));
             }
         }
     }
-    if scenario.lock.fencing && rng.chance(1, 4) {
-        for process in some_processes(rng, scenario) {
+    if scenario.lock.fencing && tape.chance(1, 4) {
+        for process in some_processes(tape, scenario) {
             change_clients(scenario, &process, without_tokens);
         }
     }
 }
 
 /// Some of the processes, or none.
-fn some_processes(rng: &mut Rng, scenario: &Scenario) -> Vec<Name> {
+fn some_processes(tape: &mut Tape, scenario: &Scenario) -> Vec<Name> {
     let all = scenario.processes().into_iter().cloned();
-    all.filter(|_| rng.chance(1, 2)).collect()
+    all.filter(|_| tape.chance(1, 2)).collect()
 }
 
 fn change_clients(scenario: &mut Scenario, process: &Name, change: impl FnMut(&mut Client)) {

@@ -1,29 +1,31 @@
 //! Shrinks a find: removes everything that is not needed for the same property to be violated for
 //! the same causes, and makes the rest easy to read.
 //!
-//! First the shrinker leaves out whole faults (delta debugging), then clients, steps, masters and
-//! options. Then it replaces the times of faults by moments of the protocol, and numbers of masters
-//! by roles, and rounds times. Each of these passes proposes changes. A change is kept if the
-//! scenario [weighs](weight) less with it, is valid, and shows the same [`Kind`]. So the shrinker
-//! ends, and ends the same way every time. Finally, it widens times until the find no longer
-//! depends on its seed.
+//! First the shrinker edits the [`tape`](crate::tape) from which the scenario was drawn, as
+//! Hypothesis does: it empties spans, leaves out what a random run never leaves out, and lowers
+//! choices. An edit is kept if the scenario is not [larger](size), is valid, and shows the same
+//! [`Kind`]. An edit only lowers choices, so the shrinker ends, and ends the same way every time.
+//! Nothing here depends on what is drawn: a new choice of the generator is shrunk like all others.
 //!
-//! `passes.rs` has the passes. Each try runs the simulation and the checkers.
+//! Then `readable.rs` names moments and roles instead of times and numbers, and rounds times.
+//! Finally, it widens times until the find no longer depends on its seed.
+//!
+//! Each try runs the simulation and the checkers.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use super::{Found, Kind};
-use crate::lengths::{self, millis};
+use crate::plan::{self, Space};
+use crate::tape::{Symbol, Tape, What, end_of};
 use redquorum_checker::Verdict;
 use redquorum_scenario::history::{Event, History, Phase};
 use redquorum_scenario::{
-    Class, Client, Clients, Fault, FaultKind, FaultTime, FieldMut, Lock, Messages, Mutant, Nodes,
-    Persistence, Rounds, Scenario, Side, Step, Touches, makes_sense,
+    Client, Fault, FaultKind, Mutant, NodeFault, Rounds, Scenario, Step, makes_sense,
 };
 
-mod passes;
+mod readable;
 #[cfg(test)]
 mod tests;
 
@@ -41,30 +43,45 @@ pub struct Progress<'a> {
     pub best: &'a Scenario,
 }
 
-/// Shrinks a find, by one of its kinds. `effort` limits the work, in events of the simulation, so
-/// that the result does not depend on the machine; see [`EFFORT`]. The progress callback may end
-/// the shrink early; then the result is the smallest scenario so far.
+/// Shrinks a find, by one of its kinds. It was drawn from this space, from the number that is its
+/// seed. No space: it was not drawn, and only faults, clients and steps are left out.
+///
+/// `effort` limits the work, in events of the simulation, so that the result does not depend on the
+/// machine; see [`EFFORT`]. The progress callback may end the shrink early; then the result is the
+/// smallest scenario so far.
 pub fn shrink_to(
+    space: Option<Space>,
     found: &Found,
     kind: &Kind,
     effort: u64,
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Found {
+    let start = found.scenario.clone();
+    let read = |tape: &mut Tape| match space {
+        Some(space) => space.read(tape),
+        None => {
+            let mut scenario = start.clone();
+            plan::leave_out(tape, &mut scenario);
+            scenario
+        }
+    };
+    let mut tape = Tape::of_seed(found.seed);
+    let drawn = read(&mut tape);
+    debug_assert_eq!(drawn, start, "it is not the run of its number");
+    let history = redquorum_simulator::run(&start, found.seed, found.mutant);
     let mut trial = Trial {
-        // A violation of a lock with defences is another find than one of a lock without.
-        defended: found.scenario.lock.guard.is_some(),
+        read: &read,
+        early: is_early(&history, &found.verdict, kind),
+        start: &start,
         best: found.clone(),
-        masters: found.scenario.cluster.nodes.min(3),
+        tape: tape.written(),
+        wanted: 0,
         kind: kind.clone(),
-        early: false,
         known: BTreeSet::new(),
         tries: 0,
         left: effort,
         progress,
     };
-    trial.best.scenario.variants.clear();
-    let start = redquorum_simulator::run(trial.scenario(), found.seed, found.mutant);
-    trial.early = is_early(&start, &found.verdict, kind);
     // Looks for the simplest seed that shows the find.
     for seed in 0..8 {
         if trial.has_seed(seed) {
@@ -72,30 +89,43 @@ pub fn shrink_to(
         }
     }
     loop {
-        let before = weight(&trial.best.scenario);
-        passes::to_less(&mut trial);
-        passes::to_moments(&mut trial);
-        if weight(&trial.best.scenario) == before || trial.is_over() {
+        let before = trial.tape.clone();
+        // Faults and clients first, then steps and masters, then all else. What is left of the
+        // latter may be what the former need.
+        for wanted in [2, 4, 0] {
+            trial.wanted = wanted;
+            trial.leave_out();
+            trial.empty();
+            if wanted != 2 {
+                trial.fewer_masters();
+                trial.lower();
+            }
+        }
+        if trial.tape == before || trial.is_over() {
             break;
         }
     }
-    passes::to_steady(&mut trial);
+    readable::to_moments(&mut trial);
+    readable::to_steady(&mut trial);
     trial.best
 }
 
 /// A shrink in progress.
 struct Trial<'a> {
+    /// The scenario of a tape.
+    read: &'a dyn Fn(&mut Tape) -> Scenario,
+    /// The scenario that was found.
+    start: &'a Scenario,
     best: Found,
-    /// The least number of masters that must remain: with fewer than three there is nothing to
-    /// agree on.
-    masters: usize,
+    /// The tape from which the best scenario is drawn.
+    tape: Vec<Symbol>,
+    /// The first so many components of its size must fall with the next edit; 0: none must.
+    wanted: usize,
     kind: Kind,
-    /// Whether the lock's defences stay.
-    defended: bool,
     /// Whether it went wrong while the clients worked. Then the final acquires, which come after
     /// all faults are healed, must not be what shows it.
     early: bool,
-    /// The hashes of the scenarios that were tried.
+    /// The hashes of the tapes and scenarios that are not the best, and cannot become it.
     known: BTreeSet<u64>,
     tries: u64,
     left: u64,
@@ -111,38 +141,117 @@ impl Trial<'_> {
         &self.best.scenario
     }
 
-    /// Proposes another scenario, and returns whether it is the best now.
-    fn offer(&mut self, scenario: Scenario) -> bool {
-        if weight(&scenario) >= weight(self.scenario()) || !self.is_new(&scenario) {
+    /// Proposes another tape, and returns whether it is the best now.
+    fn edit(&mut self, symbols: Vec<Symbol>) -> bool {
+        let id = id_of(&symbols);
+        if self.known.contains(&id) {
             return false;
         }
-        match self.shows(&scenario, self.best.seed) {
-            Some(found) => {
-                self.best = found;
-                true
+        let mut tape = Tape::replay(symbols);
+        let scenario = (self.read)(&mut tape);
+        let tape = tape.written();
+        let (now, then) = (size(self.scenario()), size(&scenario));
+        let order_of_tapes = || tape.iter().map(order).cmp(self.tape.iter().map(order));
+        let is_less = then.cmp(&now).then_with(order_of_tapes).is_lt();
+        if is_less && scenario == *self.scenario() {
+            self.tape = tape;
+            return true;
+        }
+        if is_less && self.wanted > 0 && then[..self.wanted] >= now[..self.wanted] {
+            return false;
+        }
+        let is_better = is_less && self.offer(&scenario);
+        if is_better {
+            self.tape = tape;
+        } else {
+            self.known.insert(id);
+        }
+        is_better
+    }
+
+    /// Proposes another scenario, and returns whether it is the best now.
+    fn offer(&mut self, scenario: &Scenario) -> bool {
+        // A scenario contains floating-point numbers, which have no hash. Its text has one.
+        if !self.known.insert(id_of(&format!("{scenario:?}"))) || !self.may_become(scenario) {
+            return false;
+        }
+        let found = self.shows(scenario, self.best.seed);
+        found.map(|found| self.best = found).is_some()
+    }
+
+    /// Proposes to empty each span, those around others first.
+    fn empty(&mut self) {
+        let mut open = 0;
+        while open < self.tape.len() {
+            let own = match self.tape[open] {
+                Symbol::Open => open + 1..end_of(&self.tape, open),
+                _ => open..open,
+            };
+            let is_more = |symbol: &Symbol| matches!(symbol, Symbol::Choice(1.., what) if *what != What::Time);
+            if self.tape[own.clone()].iter().any(is_more) {
+                let mut less = self.tape.clone();
+                less.drain(own);
+                self.edit(less);
             }
-            None => false,
+            open += 1;
         }
     }
 
-    /// Proposes the best scenario with a change, and returns whether that is the best now.
-    fn attempt(&mut self, change: impl FnOnce(&mut Scenario)) -> bool {
-        let mut other = self.scenario().clone();
-        change(&mut other);
-        self.offer(other)
+    /// Proposes to leave out elements that stand side by side: many, then fewer, finally each one.
+    fn leave_out(&mut self) {
+        let is_kept = |symbol: &Symbol| *symbol == Symbol::Choice(1, What::Kept);
+        let mut from = 0;
+        while from < self.tape.len() {
+            let mut size = self.tape[from..].iter().take_while(|symbol| is_kept(symbol)).count();
+            let behind = from + size.max(1);
+            while size > 0 {
+                for at in from..=behind - size {
+                    let mut less = self.tape.clone();
+                    less[at..at + size].fill(Symbol::Choice(0, What::Kept));
+                    self.edit(less);
+                }
+                size -= size.div_ceil(8);
+            }
+            from = behind;
+        }
     }
 
-    /// Proposes to leave out each element of a list.
-    fn leave_out(
-        &mut self,
-        count: impl Fn(&Scenario) -> usize,
-        remove: impl Fn(&mut Scenario, usize),
-    ) {
-        let mut index = 0;
-        while index < count(self.scenario()) {
-            if !self.attempt(|less| remove(less, index)) {
-                index += 1;
+    /// Proposes fewer masters. What hits one of the others hits none, or the last one that is left.
+    fn fewer_masters(&mut self) {
+        for masters in 1..self.scenario().cluster.nodes as u64 {
+            let mut less = self.tape.clone();
+            let mut gone = less.clone();
+            for at in 0..less.len() {
+                match less[at] {
+                    Symbol::Choice(_, What::Masters) => {
+                        less[at] = Symbol::Choice(masters, What::Masters);
+                        gone[at] = less[at];
+                    }
+                    Symbol::Choice(number, What::Master) if number > masters => {
+                        gone[at - 1] = Symbol::Choice(0, What::Kept);
+                    }
+                    _ => {}
+                }
             }
+            if self.edit(gone) || self.edit(less) {
+                return;
+            }
+        }
+    }
+
+    /// Proposes simpler values for each choice.
+    fn lower(&mut self) {
+        for at in 0..self.tape.len() {
+            let Some(Symbol::Choice(value, what)) = self.tape.get(at).copied() else { continue };
+            // A time makes no scenario smaller.
+            if self.wanted > 0 && what == What::Time {
+                continue;
+            }
+            let _ = simpler(value, what).into_iter().any(|simpler| {
+                let mut less = self.tape.clone();
+                less[at] = Symbol::Choice(simpler, what);
+                self.edit(less)
+            });
         }
     }
 
@@ -156,11 +265,19 @@ impl Trial<'_> {
         found.map(|found| self.best = found).is_some()
     }
 
-    fn is_new(&mut self, scenario: &Scenario) -> bool {
-        let mut hash = DefaultHasher::new();
-        // A scenario contains floating-point numbers, which have no hash. Its text has one.
-        format!("{scenario:?}").hash(&mut hash);
-        self.known.insert(hash.finish()) && makes_sense(scenario) && keeps_to_leases(scenario)
+    /// Whether the find may become this scenario, if that shows it.
+    fn may_become(&self, scenario: &Scenario) -> bool {
+        let loses_power =
+            |fault: &Fault| matches!(fault.kind, FaultKind::Node(NodeFault::PowerLoss));
+        // A violation of a lock with defences is another find than one of a lock without, and a
+        // disk that lost the end of its data another than no disk.
+        scenario.lock.guard.is_some() == self.start.lock.guard.is_some()
+            && (scenario.cluster.persistence == self.start.cluster.persistence
+                || !scenario.faults.iter().any(loses_power))
+            // With fewer masters there is nothing to agree on.
+            && scenario.cluster.nodes >= self.start.cluster.nodes.min(3)
+            && makes_sense(scenario)
+            && keeps_to_leases(scenario)
     }
 
     /// The same kind of violation in another scenario, if it is there.
@@ -231,122 +348,42 @@ fn keeps_to_leases(scenario: &Scenario) -> bool {
     })
 }
 
-/// The weight, most significant first: faults, clients, steps, masters, options, how faults are
-/// aimed, digits.
-pub type Weight = [u64; 7];
-
-/// The amount of text in a scenario. Of two that show the same find the lighter one is better.
-pub fn weight(scenario: &Scenario) -> Weight {
-    let mut digits = 0;
-    lengths::each(&mut scenario.clone(), &mut |_, length| digits += roughness(millis(*length)));
-    let faults = &scenario.faults;
-    [
-        number(faults.len()),
-        number(scenario.clients.len()),
-        scenario.clients.iter().map(steps).sum(),
-        number(scenario.cluster.nodes),
-        of_lock(&scenario.lock)
-            + u64::from(scenario.cluster.persistence != Persistence::None)
-            + u64::from(scenario.cluster.replicas)
-            + scenario.clients.iter().map(options).sum::<u64>()
-            + faults.iter().map(|fault| choices(fault, scenario.cluster.nodes)).sum::<u64>(),
-        faults.iter().map(aim).sum(),
-        digits + faults.iter().map(|fault| rough_numbers(&fault.kind)).sum::<u64>(),
-    ]
+fn id_of(value: &impl Hash) -> u64 {
+    let mut hash = DefaultHasher::new();
+    value.hash(&mut hash);
+    hash.finish()
 }
 
-fn number(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
+/// The order of a choice among its alternatives, the simplest first.
+fn order(symbol: &Symbol) -> (u64, u64) {
+    match symbol {
+        Symbol::Choice(value, What::Time) => (roughness(*value), *value),
+        Symbol::Choice(value, _) => (*value, 0),
+        Symbol::Close => (u64::MAX, 0),
+        Symbol::Open => (u64::MAX, 1),
+    }
 }
 
-/// The steps of a client. Repeated steps count each time, up to a limit.
-fn steps(client: &Client) -> u64 {
-    let repeats = match client.rounds {
-        None => 0,
-        Some(Rounds::Times(times)) => 1 + u64::from(times.min(50)),
-        Some(Rounds::For(_)) => 60,
-    };
-    number(client.script.len()) + repeats
-}
-
-fn of_lock(lock: &Lock) -> u64 {
-    let usual = Lock::default();
-    u64::from(lock.ttl != usual.ttl)
-        + u64::from(lock.node_timeout != usual.node_timeout)
-        + u64::from(lock.drift != usual.drift)
-        + u64::from(lock.drift_ppm != usual.drift_ppm)
-        + u64::from(lock.guard.is_some())
-        + u64::from(lock.fair)
-        + u64::from(!lock.initialized)
-}
-
-fn options(client: &Client) -> u64 {
-    let of_step = |step: &Step| match step {
-        Step::Acquire { also, wait, ttl, cancel, again, .. } => {
-            number(also.len())
-                + u64::from(!wait.is_zero())
-                + u64::from(ttl.is_some())
-                + u64::from(cancel.is_some())
-                + u64::from(*again)
+/// The values that are tried for a choice, in this order.
+fn simpler(value: u64, what: What) -> Vec<u64> {
+    let is_simpler =
+        |other: &u64| order(&Symbol::Choice(*other, what)) < order(&Symbol::Choice(value, what));
+    let mut tried: Vec<u64> = match what {
+        What::Kept => vec![0],
+        What::Masters | What::Master => Vec::new(),
+        What::Index => [0, 1, 2, 4, 8, value / 2, value.saturating_sub(1)].into(),
+        // Not the least: that just suffices, and depends on microseconds.
+        What::Time => {
+            let round = |unit: u64| [value.next_multiple_of(unit), value / unit * unit];
+            ROUND.into_iter().flat_map(round).filter(|time| *time > 0).collect()
         }
-        Step::Extend { ttl, .. } => u64::from(ttl.is_some()),
-        Step::Touch { held, .. } => u64::from(held.is_some()),
-        _ => 0,
     };
-    client.script.iter().map(of_step).sum::<u64>()
-        + u64::from(client.process.is_some())
-        + u64::from(client.guard.is_some())
-        + u64::from(client.fencing.is_some())
-        + u64::from(client.fair.is_some())
-        + client.nodes.as_ref().map_or(0, |nodes| 1 + number(nodes.len()))
-        + u64::from(!client.start.is_zero())
-        + u64::from(!client.think.is_zero())
+    tried.dedup();
+    tried.into_iter().filter(is_simpler).collect()
 }
 
-/// The selections of a fault: clients, masters, messages, an end.
-fn choices(fault: &Fault, masters: usize) -> u64 {
-    let of_messages = |messages: &Messages| {
-        u64::from(messages.what != Side::Both)
-            + u64::from(messages.command != Class::Any)
-            + u64::from(messages.index.is_some())
-            + u64::from(messages.count.is_some())
-    };
-    let of_field = |field| match field {
-        FieldMut::Side(side) => u64::from(*side != Side::Both),
-        FieldMut::Touches(touches) => u64::from(*touches != Touches::Both),
-        FieldMut::Messages(messages) => of_messages(messages),
-        FieldMut::Length(_) | FieldMut::Rate(_) | FieldMut::Bytes(_) | FieldMut::Fixed => 0,
-    };
-    let of_kind: u64 = fault.kind.clone().fields_mut().into_iter().map(of_field).sum();
-    let clients = match &fault.clients {
-        // A fault of clients hits at least one.
-        Some(Clients::Some(names)) if matches!(fault.kind, FaultKind::Client(_)) => {
-            number(names.len()) - 1
-        }
-        Some(Clients::Some(names)) => number(names.len()),
-        Some(Clients::All) | None => 0,
-    };
-    let nodes = match &fault.nodes {
-        // Each master that a fault hits makes it heavier.
-        Some(Nodes::Some(numbers)) => number(numbers.len()),
-        Some(Nodes::Role(role)) => number(role.first.unwrap_or(masters)),
-        Some(Nodes::All) => number(masters),
-        None => 0,
-    };
-    of_kind + clients + nodes + u64::from(fault.lasts.is_some())
-}
-
-/// How far a fault is from a readable description: a moment of the protocol is nearer than a time,
-/// and a part that masters play is nearer than a number.
-fn aim(fault: &Fault) -> u64 {
-    let when = match &fault.when {
-        FaultTime::At(at) if at.is_zero() => 0,
-        FaultTime::At(_) => 3,
-        FaultTime::After(moment) if !moment.plus.is_zero() => 1,
-        FaultTime::After(_) | FaultTime::Before(_) => 0,
-    };
-    when + u64::from(matches!(fault.nodes, Some(Nodes::Some(_))))
-}
+/// The values to which times are rounded, the roundest first.
+const ROUND: [u64; 13] = [10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50, 20, 10, 5, 2, 1];
 
 /// How far a number is from a simple one: 0 for 0, 1 for 1, 2 and 5 with zeros behind them, else
 /// twice the number of the remaining digits.
@@ -361,16 +398,23 @@ fn roughness(number: u64) -> u64 {
     if matches!(number, 1 | 2 | 5) { 1 } else { 2 * (u64::from(number.ilog10()) + 1) }
 }
 
-/// How far the numbers of a fault that are no times are from simple ones.
-fn rough_numbers(kind: &FaultKind) -> u64 {
-    let of_field = |field| match field {
-        FieldMut::Rate(rate) => number(rate.to_string().len()),
-        FieldMut::Bytes(bytes) => roughness(u64::from(*bytes)),
-        FieldMut::Length(_)
-        | FieldMut::Side(_)
-        | FieldMut::Touches(_)
-        | FieldMut::Messages(_)
-        | FieldMut::Fixed => 0,
+/// The size of a scenario, most significant first: faults, clients, steps, masters.
+type Size = [usize; 4];
+
+fn size(scenario: &Scenario) -> Size {
+    // Repeated steps count each time, up to a limit.
+    let steps = |client: &Client| {
+        let repeats = match client.rounds {
+            None => 0,
+            Some(Rounds::Times(times)) => 1 + times.min(50) as usize,
+            Some(Rounds::For(_)) => 60,
+        };
+        client.script.len() + repeats
     };
-    kind.clone().fields_mut().into_iter().map(of_field).sum()
+    [
+        scenario.faults.len(),
+        scenario.clients.len(),
+        scenario.clients.iter().map(steps).sum(),
+        scenario.cluster.nodes,
+    ]
 }

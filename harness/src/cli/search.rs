@@ -174,7 +174,7 @@ fn random(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
         let kept = if through_library {
             keep_history(&search, &found, kind, out)
         } else {
-            keep(&found, kind, out)
+            keep(Some(search.space), &found, kind, out)
         };
         match kept {
             Ok(find) => {
@@ -237,8 +237,8 @@ struct Find {
 }
 
 /// Shrinks a find and writes it, under the name of its kind.
-fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
-    let small = shrunk(found, kind);
+fn keep(space: Option<Space>, found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
+    let small = shrunk(space, found, kind);
     let file = write_find(&scenario_file::name(kind, found.mutant), &small, kind, out)?;
     let again = again(&file, &small);
     Ok(Find { kind: kind.clone(), small, number: found.seed, file, again })
@@ -269,9 +269,9 @@ fn bar(length: u64, template: &str) -> ProgressBar {
 
 /// The shrunk find. An interrupt ends the shrinker early, and the result is what it has at that
 /// time.
-fn shrunk(found: &Found, kind: &Kind) -> Found {
+fn shrunk(space: Option<Space>, found: &Found, kind: &Kind) -> Found {
     let bar = bar(0, "{spinner} {wide_msg}");
-    let small = shrink::shrink_to(found, kind, shrink::EFFORT, &mut |progress| {
+    let small = shrink::shrink_to(space, found, kind, shrink::EFFORT, &mut |progress| {
         if progress.tries.is_multiple_of(50) && !bar.is_hidden() {
             let (tries, faults) = (progress.tries, progress.best.faults.len());
             bar.set_message(format!("shrinking {kind}: {tries} tries, {faults} faults left"));

@@ -4,8 +4,9 @@
 //! vanish, proxies that recycle connections, and masters that are demoted and promoted again. All
 //! of it is inside the assumptions.
 
-use super::{Rng, faults, ttl};
+use super::{faults, ttl};
 use crate::lengths::{millis, of_millis};
+use crate::tape::Tape;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
     AccessKind, Class, Client, ClientFault, Clients, Fault, FaultKind, FaultTime, Length, Lock,
@@ -15,70 +16,69 @@ use redquorum_scenario::{
 /// The longest usual work of a client, in milliseconds.
 const WORKS: u64 = 600;
 
-pub(super) fn draw(rng: &mut Rng, lock: &Lock) -> Vec<Client> {
-    let count = rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]);
+pub(super) fn draw(tape: &mut Tape, lock: &Lock) -> Vec<Client> {
+    let count = tape.one_of(&[1, 2, 2, 2, 3, 3, 3, 4]);
     // Few processes have several clients.
-    let shared = rng.chance(1, 3);
-    let person = |number: usize| {
-        let mut script = section(rng, lock);
-        if rng.chance(1, 3) {
-            script.extend(section(rng, lock));
-        }
-        client(rng, format!("c{number}").into(), script, shared)
+    let shared = tape.chance(1, 3);
+    let person = |number: u64| {
+        tape.span(|tape| {
+            let mut script = tape.span(|tape| section(tape, lock));
+            script.extend(tape.maybe(1, 3, |tape| section(tape, lock)).into_iter().flatten());
+            client(tape, format!("c{number}").into(), script, shared)
+        })
     };
     (1..=count).map(person).collect()
 }
 
 /// A client with a script: when it begins, how often it repeats, and in which process it runs.
-pub(super) fn client(rng: &mut Rng, id: Name, script: Vec<Step>, shared: bool) -> Client {
-    let rounds = rng.maybe(1, 3, |rng| match rng.chance(1, 2) {
-        true => Rounds::Times(u32::try_from(rng.within(2, 4)).unwrap_or(2)),
-        false => Rounds::For(of_millis(rng.within(100, 1_500))),
+pub(super) fn client(tape: &mut Tape, id: Name, script: Vec<Step>, shared: bool) -> Client {
+    let rounds = tape.maybe(1, 3, |tape| match tape.usually(1, 2) {
+        true => Rounds::Times(2 + tape.below_or(3, 18)),
+        false => Rounds::For(tape.time(100, 1_500)),
     });
     // A pause between two rounds. Without it a refused client would ask thousands of times.
-    let think = if rounds.is_some() { rng.within(5, 300) } else { 0 };
+    let think = rounds.is_some().then(|| tape.time(5, 300));
     Client {
-        process: rng.maybe(u64::from(shared), 2, |_| "shared".into()),
-        start: of_millis(match rng.below(6) {
-            0 | 1 => 0,
-            2 => rng.below(4_000),
-            _ => rng.below(600),
+        process: tape.maybe(u64::from(shared), 2, |_| "shared".into()),
+        start: tape.span(|tape| match tape.below(6) {
+            0 | 1 => Length::default(),
+            2 => tape.time(0, 3_999),
+            _ => tape.time(0, 599),
         }),
         rounds,
-        think: of_millis(think),
+        think: think.unwrap_or_default(),
         ..Client::new(id, script)
     }
 }
 
 /// The steps from an acquire to its release.
-fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
-    let (resource, register) = if rng.chance(1, 6) { ("M", "S") } else { ("L", "R") };
+fn section(tape: &mut Tape, lock: &Lock) -> Vec<Step> {
+    let (resource, register) = if tape.chance(1, 6) { ("M", "S") } else { ("L", "R") };
     let (resource, register) = (Name::from(resource), Name::from(register));
-    let mut script = vec![acquire(rng, lock, std::slice::from_ref(&resource))];
+    let mut script = vec![acquire(tape, lock, std::slice::from_ref(&resource))];
     let (mut has_read, mut keeps) = (false, false);
     let touch = |way| touch(&register, way, &resource);
-    for _ in 0..rng.below(6) {
-        match rng.below(10) {
+    for _ in 0..tape.below(6) {
+        tape.span(|tape| match tape.below(10) {
             0..3 => {
                 // An update builds on a read under the same lease.
-                let way = rng.pick(&[AccessKind::Read, AccessKind::Write]);
+                let way = tape.pick(&[AccessKind::Read, AccessKind::Write]);
                 if way == AccessKind::Write && !has_read {
                     script.push(touch(AccessKind::Read));
                 }
                 has_read = true;
                 script.push(touch(way));
             }
-            3..6 => script.push(Step::Work(of_millis(rng.within(1, WORKS)))),
+            3..6 => script.push(work(tape)),
             // Waits until the lease is over by itself, and a little longer.
             6 => {
-                let longer = rng.within(1, 100);
-                script.push(Step::Work(of_millis(millis(lock.ttl) + longer)));
+                script.push(outlast(tape, lock));
                 if has_read {
                     script.push(touch(AccessKind::Write));
                 }
             }
             7..9 if !keeps => {
-                let ttl = rng.maybe(1, 3, |rng| ttl(rng, lock));
+                let ttl = tape.maybe(1, 3, |tape| ttl(tape, lock));
                 script.push(Step::Extend { resource: resource.clone(), ttl });
             }
             // An extension beside a watchdog may fail although a quorum grants it: a master whose
@@ -86,10 +86,9 @@ fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
             7..9 => {}
             _ => {
                 keeps = true;
-                let most = of_millis(rng.within(1, 2_000));
-                script.push(Step::Keep { resource: resource.clone(), most });
+                script.push(Step::Keep { resource: resource.clone(), most: tape.time(1, 2_000) });
             }
-        }
+        });
     }
     script.push(Step::Release { resource, also: Vec::new() });
     script
@@ -115,41 +114,33 @@ pub(super) fn stay(lock: &Lock, script: &mut Vec<Step>) {
 }
 
 /// One resource, or several at once.
-pub(super) fn acquire(rng: &mut Rng, lock: &Lock, resources: &[Name]) -> Step {
-    let wait = if rng.chance(1, 4) { 0 } else { rng.within(1, 2_500) };
+pub(super) fn acquire(tape: &mut Tape, lock: &Lock, resources: &[Name]) -> Step {
+    let wait = tape.span(|tape| if tape.usually(1, 4) { 0 } else { tape.millis(1, 2_500) });
     // The client cancels while the replies are under way, or while it waits.
-    let cancel = rng.maybe(1, 7, |rng| match rng.chance(1, 2) {
-        true => rng.within(1, millis(lock.node_timeout)),
-        false => rng.within(1, 300),
+    let cancel = tape.maybe(1, 7, |tape| match tape.chance(1, 2) {
+        true => tape.time(1, millis(lock.node_timeout)),
+        false => tape.time(1, 300),
     });
     Step::Acquire {
         resource: resources[0].clone(),
         also: resources[1..].to_vec(),
         wait: of_millis(wait),
-        ttl: rng.maybe(1, 6, |rng| ttl(rng, lock)),
-        cancel: cancel.map(of_millis),
+        ttl: tape.maybe(1, 6, |tape| ttl(tape, lock)),
+        cancel,
         again: false,
     }
 }
 
 /// In every eighth scenario, each process knows some of the masters, in some order, and perhaps one
 /// of them twice. It comes after the faults, whose targets must be known.
-pub(super) fn know_other_masters(rng: &mut Rng, scenario: &mut Scenario) {
-    if !rng.chance(1, 8) {
+pub(super) fn know_other_masters(tape: &mut Tape, scenario: &mut Scenario) {
+    if !tape.chance(1, 8) {
         return;
     }
     let all = scenario.cluster.nodes;
     let processes: Vec<_> = scenario.processes().into_iter().cloned().collect();
     for process in processes {
-        if rng.chance(1, 3) {
-            continue;
-        }
-        let mut rest: Vec<usize> = (1..=all).collect();
-        let many = 1 + rng.index(all);
-        let mut list: Vec<usize> = (0..many).map(|_| rest.remove(rng.index(rest.len()))).collect();
-        if rng.chance(1, 4) {
-            list.push(rng.pick(&list));
-        }
+        let Some(list) = tape.span(|tape| list_of_masters(tape, all)) else { continue };
         let of_process = scenario.clients.iter_mut().filter(|client| *client.process() == process);
         of_process.for_each(|client| client.nodes = Some(list.clone()));
     }
@@ -163,6 +154,27 @@ pub(super) fn know_other_masters(rng: &mut Rng, scenario: &mut Scenario) {
     }
 }
 
+/// Some of the masters in some order, and perhaps one of them twice. None: all of them.
+fn list_of_masters(tape: &mut Tape, all: usize) -> Option<Vec<usize>> {
+    if tape.usually(1, 3) {
+        return None;
+    }
+    let mut rest: Vec<usize> = (1..=all).collect();
+    let many = 1 + tape.index(all);
+    let mut list: Vec<usize> = (0..many)
+        .filter_map(|_| {
+            let stays = tape.keeps();
+            let number = rest.remove(tape.index(rest.len()));
+            stays.then_some(number)
+        })
+        .collect();
+    if tape.chance(1, 4) {
+        let twice = tape.index(list.len());
+        list.extend(list.get(twice).copied());
+    }
+    (!list.is_empty()).then_some(list)
+}
+
 /// The resources, each with the register that it protects.
 const RESOURCES: [(&str, &str); 3] = [("L", "R"), ("M", "S"), ("N", "T")];
 
@@ -170,50 +182,52 @@ const RESOURCES: [(&str, &str); 3] = [("L", "R"), ("M", "S"), ("N", "T")];
 /// want one of them. Their sets overlap, and each client names its set in an order of its own.
 ///
 /// It comes before the faults, some of which strike at their actions.
-pub(super) fn add_several(rng: &mut Rng, scenario: &mut Scenario) {
-    if !rng.chance(1, 4) {
+pub(super) fn add_several(tape: &mut Tape, scenario: &mut Scenario) {
+    if !tape.chance(1, 4) {
         return;
     }
-    let shared = rng.chance(1, 3);
-    for number in 1..=rng.within(1, 3) {
-        let script = section_of_several(rng, &scenario.lock);
-        scenario.clients.push(client(rng, format!("s{number}").into(), script, shared));
+    let shared = tape.chance(1, 3);
+    for number in 1..=tape.within(1, 3) {
+        scenario.clients.push(tape.span(|tape| {
+            let script = section_of_several(tape, &scenario.lock);
+            client(tape, format!("s{number}").into(), script, shared)
+        }));
     }
 }
 
 /// The steps from an acquire to its release, or to the release of each resource.
-fn section_of_several(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
+fn section_of_several(tape: &mut Tape, lock: &Lock) -> Vec<Step> {
     let mut rest = RESOURCES.to_vec();
-    let count = rng.pick(&[2, 2, 3]);
+    let count = tape.pick(&[2, 2, 3]);
     let some: Vec<(Name, Name)> = (0..count)
-        .map(|_| rest.remove(rng.index(rest.len())))
+        .map(|_| rest.remove(tape.index(rest.len())))
         .map(|(resource, register)| (resource.into(), register.into()))
         .collect();
     let names: Vec<Name> = some.iter().map(|(resource, _)| resource.clone()).collect();
-    let mut script = vec![acquire(rng, lock, &names)];
+    let mut script = vec![acquire(tape, lock, &names)];
     // An update builds on a read under the same lease.
-    let touched: Vec<_> = some.iter().filter(|_| rng.chance(1, 2)).collect();
+    let touched: Vec<_> = some.iter().filter(|_| tape.chance(1, 2)).collect();
     let touch = |way| touched.iter().map(move |(of, register)| touch(register, way, of));
     script.extend(touch(AccessKind::Read));
-    let resource = rng.pick(&names);
-    match rng.below(8) {
+    let resource = tape.pick(&names);
+    match tape.below(8) {
         0 => script.push(Step::Extend { resource, ttl: None }),
         1 => {
-            let most = of_millis(rng.within(1, 2_000));
+            let most = tape.time(1, 2_000);
             script.push(Step::Keep { resource, most });
         }
         // Waits until the leases are over by themselves, and a little longer.
-        2 => script.push(Step::Work(of_millis(millis(lock.ttl) + rng.within(1, 100)))),
+        2 => script.push(outlast(tape, lock)),
         _ => {}
     }
-    script.push(Step::Work(of_millis(rng.within(1, WORKS / 2))));
+    script.push(Step::Work(tape.time(1, WORKS / 2)));
     script.extend(touch(AccessKind::Write));
-    if rng.chance(3, 4) {
+    if tape.usually(3, 4) {
         script.extend(release(names));
     } else {
         for resource in names {
             script.extend(release(vec![resource]));
-            script.push(Step::Work(of_millis(rng.within(1, 100))));
+            script.push(Step::Work(tape.time(1, 100)));
         }
         // A refusal of a register skips all steps up to one of these.
         stay(lock, &mut script);
@@ -233,26 +247,29 @@ const LARGEST_CROWD: u64 = 9;
 /// process or a few. Some give up while they wait or are queued.
 ///
 /// It comes before the faults, some of which strike at the crowd's actions.
-pub(super) fn add_crowd(rng: &mut Rng, scenario: &mut Scenario) {
-    if !rng.chance(1, 3) {
+pub(super) fn add_crowd(tape: &mut Tape, scenario: &mut Scenario) {
+    if !tape.chance(1, 3) {
         return;
     }
     // How many of six have a process of their own.
-    let alone = rng.pick(&[0, 0, 1, 1, 3, 6]);
+    let alone = tape.pick(&[0, 0, 1, 1, 3, 6]);
     // All at the same time, or one after the other.
-    let (start, apart) = (rng.below(500), rng.pick(&[0, 1, 20, 200]));
-    let crowd: Vec<Client> = (1..=rng.within(2, LARGEST_CROWD))
+    let (start, apart) = (tape.millis(0, 499), tape.pick(&[0, 1, 20, 200]));
+    let crowd: Vec<Client> = (1..=tape.within(2, LARGEST_CROWD))
         .map(|number| {
-            let process = rng.maybe(6 - alone, 6, |_| "crowd".into());
-            let start = start + rng.below(apart + 1);
-            member(rng, &scenario.lock, (number, process, start))
+            tape.span(|tape| {
+                let process = tape.maybe(6 - alone, 6, |_| "crowd".into());
+                let later = tape.kept(|tape| start + tape.millis(0, apart));
+                let start = later.unwrap_or_default();
+                member(tape, &scenario.lock, (number, process, start))
+            })
         })
         .collect();
     scenario.clients.extend(crowd);
 }
 
 fn member(
-    rng: &mut Rng,
+    tape: &mut Tape,
     lock: &Lock,
     (number, process, start): (u64, Option<Name>, u64),
 ) -> Client {
@@ -260,18 +277,18 @@ fn member(
     let touch = |way| touch(&register, way, &resource);
     let mut script = vec![Step::Acquire {
         resource: resource.clone(),
-        wait: of_millis(rng.within(50, 4_000)),
-        ttl: rng.maybe(1, 8, |rng| ttl(rng, lock)),
-        cancel: rng.maybe(1, 4, |rng| of_millis(rng.within(1, 600))),
+        wait: tape.kept(|tape| tape.time(50, 4_000)).unwrap_or_default(),
+        ttl: tape.maybe(1, 8, |tape| ttl(tape, lock)),
+        cancel: tape.maybe(1, 4, |tape| tape.time(1, 600)),
         again: false,
         also: Vec::new(),
     }];
-    if rng.chance(1, 2) {
+    if tape.chance(1, 2) {
         script.push(touch(AccessKind::Read));
-        script.push(Step::Work(of_millis(rng.within(1, 30))));
+        script.push(Step::Work(tape.time(1, 30)));
         script.push(touch(AccessKind::Write));
-    } else if rng.chance(1, 2) {
-        script.push(Step::Work(of_millis(rng.within(1, 120))));
+    } else if tape.chance(1, 2) {
+        script.push(Step::Work(tape.time(1, 120)));
     }
     script.push(Step::Release { resource, also: Vec::new() });
     let start = of_millis(start);
@@ -279,29 +296,29 @@ fn member(
 }
 
 /// Adds faults of the masters' push messages, to every fourth scenario.
-pub(super) fn wake_up_faults(rng: &mut Rng, scenario: &mut Scenario) {
-    if !rng.chance(1, 4) {
+pub(super) fn wake_up_faults(tape: &mut Tape, scenario: &mut Scenario) {
+    if !tape.chance(1, 4) {
         return;
     }
-    let nodes = if rng.chance(1, 2) { Nodes::All } else { faults::nodes(rng, scenario) };
-    let clients = faults::clients(rng, scenario);
+    let nodes = if tape.chance(1, 2) { Nodes::All } else { faults::nodes(tape, scenario) };
+    let clients = faults::clients(tape, scenario);
     let messages = Messages {
         what: Side::Reply,
         command: Class::WakeUp,
-        index: rng.maybe(1, 3, |rng| rng.within(1, 10)),
-        count: rng.maybe(1, 3, |rng| rng.within(1, 5)),
+        index: tape.maybe(1, 3, |tape| tape.within(1, 10)),
+        count: tape.maybe(1, 3, |tape| tape.within(1, 5)),
     };
-    let fault = match rng.below(4) {
+    let fault = match tape.below(4) {
         0 => NetworkFault::Hold(messages),
         1 => NetworkFault::Reset(messages),
         _ => NetworkFault::Drop(messages),
     };
-    let when = if rng.chance(1, 2) {
+    let when = if tape.usually(1, 2) {
         FaultTime::At(of_millis(0))
     } else {
-        faults::any_time(rng, scenario)
+        faults::any_time(tape, scenario)
     };
-    let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
+    let lasts = tape.maybe(4, 5, |tape| tape.time(1, 1_200));
     scenario.faults.push(Fault::of_links(when, lasts, (clients, nodes), fault));
 }
 
@@ -313,17 +330,19 @@ const LONGEST: u64 = 6_000;
 /// after it, or never.
 ///
 /// It comes before the faults, some of which strike at a step.
-pub(super) fn add_reentry(rng: &mut Rng, scenario: &mut Scenario) {
-    if !rng.chance(1, 4) {
+pub(super) fn add_reentry(tape: &mut Tape, scenario: &mut Scenario) {
+    if !tape.chance(1, 4) {
         return;
     }
     for client in &mut scenario.clients {
-        if rng.chance(2, 3) {
-            let script = std::mem::take(&mut client.script);
-            let sections = sections(script).into_iter();
-            let lock = &scenario.lock;
-            client.script = sections.flat_map(|section| reentered(rng, lock, section)).collect();
-        }
+        let lock = &scenario.lock;
+        tape.span(|tape| {
+            if tape.chance(2, 3) {
+                let sections = sections(std::mem::take(&mut client.script)).into_iter();
+                let reentered = sections.flat_map(|section| reentered(tape, lock, section));
+                client.script = reentered.collect();
+            }
+        });
     }
 }
 
@@ -339,15 +358,15 @@ fn sections(script: Vec<Step>) -> Vec<Vec<Step>> {
     sections
 }
 
-fn reentered(rng: &mut Rng, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
+fn reentered(tape: &mut Tape, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
     // In a request for several resources each has an owner of its own, which no other client
     // shares.
     let resource = match section.first() {
         Some(Step::Acquire { resource, also, .. }) if also.is_empty() => resource.clone(),
         _ => return section,
     };
-    for _ in 0..rng.within(1, 2) {
-        enter(rng, lock, &resource, &mut section);
+    for _ in 0..tape.within(1, 2) {
+        tape.span(|tape| enter(tape, lock, &resource, &mut section));
     }
     let handles = section.iter().flat_map(Step::acquires).count();
     if section.iter().flat_map(Step::releases).count() < handles {
@@ -358,20 +377,20 @@ fn reentered(rng: &mut Rng, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
 }
 
 /// Adds one more handle, and its end.
-fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
+fn enter(tape: &mut Tape, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
     let release = || Step::Release { resource: resource.clone(), also: Vec::new() };
-    let mut at = 1 + rng.index(section.len() - 1);
+    let mut at = 1 + tape.index(section.len() - 1);
     // A re-entry and the read behind it stay together.
     if matches!(section[at - 1], Step::Acquire { again: true, .. }) && is_read(&section[at]) {
         at += 1;
     }
-    let mut steps = match rng.below(8) {
+    let mut steps = match tape.below(8) {
         // Waits until the lease is over by itself, and a little longer.
-        0 => vec![Step::Work(of_millis(millis(lock.ttl) + rng.within(1, 100)))],
-        1..4 => vec![work(rng)],
+        0 => vec![outlast(tape, lock)],
+        1..4 => vec![work(tape)],
         _ => Vec::new(),
     };
-    steps.push(acquire_again(rng, lock, resource));
+    steps.push(acquire_again(tape, lock, resource));
     // It may be another lease. An update must not build on a read under the lease before.
     let read = section[..at].iter().find(|step| is_read(step)).cloned();
     steps.extend(read.clone());
@@ -383,12 +402,12 @@ fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
         None => section[behind..].iter().position(is_read),
         Some(_) => None,
     };
-    match rng.below(6) {
+    match tape.below(6) {
         // The handle is never released.
         0 => {}
         // It outlives the first handle.
         1 | 2 if first.is_none() => {
-            section.push(work(rng));
+            section.push(work(tape));
             section.extend(
                 read.and_then(written)
                     .map(|register| touch(&register, AccessKind::Write, resource)),
@@ -397,14 +416,19 @@ fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
         }
         _ => {
             let most = first.map_or(section.len() - behind, |first| first + 1);
-            let place = behind + rng.index(most);
+            let place = behind + tape.index(most);
             section.insert(place, release());
         }
     }
 }
 
-fn work(rng: &mut Rng) -> Step {
-    Step::Work(of_millis(rng.within(1, WORKS)))
+fn work(tape: &mut Tape) -> Step {
+    Step::Work(tape.time(1, WORKS))
+}
+
+/// Waits until a lease is over by itself, and a little longer.
+fn outlast(tape: &mut Tape, lock: &Lock) -> Step {
+    Step::Work(of_millis(millis(lock.ttl) + tape.millis(1, 100)))
 }
 
 fn is_read(step: &Step) -> bool {
@@ -418,46 +442,46 @@ fn written(step: Step) -> Option<Name> {
     }
 }
 
-fn acquire_again(rng: &mut Rng, lock: &Lock, resource: &Name) -> Step {
-    let longer = |rng: &mut Rng| (millis(lock.ttl) + rng.within(1, 1_000)).min(LONGEST);
+fn acquire_again(tape: &mut Tape, lock: &Lock, resource: &Name) -> Step {
+    let longer = |tape: &mut Tape| (millis(lock.ttl) + tape.millis(1, 1_000)).min(LONGEST);
     Step::Acquire {
         resource: resource.clone(),
         also: Vec::new(),
         // If the lease is over, it asks like any other client.
-        wait: of_millis(if rng.chance(1, 2) { 0 } else { rng.within(1, 1_500) }),
-        ttl: match rng.below(6) {
-            0 => Some(ttl(rng, lock)),
-            1 | 2 => Some(of_millis(longer(rng))),
+        wait: of_millis(if tape.usually(1, 2) { 0 } else { tape.millis(1, 1_500) }),
+        ttl: match tape.below(6) {
+            0 => Some(ttl(tape, lock)),
+            1 | 2 => Some(of_millis(longer(tape))),
             _ => None,
         },
-        cancel: rng.maybe(1, 8, |rng| of_millis(rng.within(1, 60))),
-        again: true,
+        cancel: tape.maybe(1, 8, |tape| tape.time(1, 60)),
+        again: tape.keeps(),
     }
 }
 
 /// Leases with fencing tokens, and registers that check them: in every other scenario, beside the
 /// registers that accept every write.
-pub(super) fn add_fencing(rng: &mut Rng, scenario: &mut Scenario) {
-    if rng.chance(1, 2) {
+pub(super) fn add_fencing(tape: &mut Tape, scenario: &mut Scenario) {
+    if tape.usually(1, 2) {
         return;
     }
     scenario.lock.fencing = true;
     for client in &mut scenario.clients {
         let script = std::mem::take(&mut client.script);
-        client.script = fenced(rng, script);
+        client.script = tape.span(|tape| fenced(tape, script));
     }
 }
 
 /// The script, with a section under the token of each lease: the client presents it, reads, and
 /// writes at the end or somewhere before it. Some clients take the token and touch no register.
-fn fenced(rng: &mut Rng, script: Vec<Step>) -> Vec<Step> {
+fn fenced(tape: &mut Tape, script: Vec<Step>) -> Vec<Step> {
     let mut all = Vec::with_capacity(script.len() + 3);
     let (mut leases, mut writes): (Vec<Name>, bool) = (Vec::new(), false);
     for step in script {
         match &step {
             Step::Acquire { .. } => {
                 leases = step.acquires().cloned().collect();
-                if !rng.chance(5, 6) {
+                if !tape.chance(5, 6) {
                     leases.clear();
                 }
                 writes = !leases.is_empty();
@@ -474,10 +498,10 @@ fn fenced(rng: &mut Rng, script: Vec<Step>) -> Vec<Step> {
                 all.extend(written.map(|lease| touch_fenced(lease, AccessKind::Write)));
             }
             // Early, and then perhaps no second time.
-            Step::Work(_) | Step::Extend { .. } if rng.chance(1, 3) => {
+            Step::Work(_) | Step::Extend { .. } if tape.chance(1, 3) => {
                 if !leases.is_empty() {
                     all.extend(leases.iter().map(|lease| touch_fenced(lease, AccessKind::Write)));
-                    writes = rng.chance(1, 2);
+                    writes = tape.chance(1, 2);
                 }
             }
             _ => {}
@@ -500,30 +524,35 @@ fn touch_fenced(resource: &Name, way: AccessKind) -> Step {
 /// Makes the lock of every fourth scenario fair. In a half of these, waiters are added that
 /// [vanish](deployment_faults), and waiters behind them. It comes before the faults, some of which
 /// strike at the actions of these clients.
-pub(super) fn add_queues(rng: &mut Rng, scenario: &mut Scenario) {
-    if !rng.chance(1, 4) {
+pub(super) fn add_queues(tape: &mut Tape, scenario: &mut Scenario) {
+    if !tape.chance(1, 4) {
         return;
     }
     scenario.lock.fair = true;
-    if rng.chance(1, 6) {
+    if tape.chance(1, 6) {
         let all: Vec<Name> = scenario.processes().into_iter().cloned().collect();
-        let unfair = rng.pick(&all);
+        let unfair = tape.pick(&all);
         let own = scenario.clients.iter_mut().filter(|client| *client.process() == unfair);
         own.for_each(|client| client.fair = Some(false));
     }
-    if rng.chance(1, 2) {
+    if tape.usually(1, 2) {
         return;
     }
-    let start = rng.below(500);
-    for number in 1..=rng.within(1, 3) {
-        let start = start + rng.below(200);
-        scenario.clients.push(waiter(format!("v{number}"), start, 10_000, 0));
+    let start = tape.millis(0, 499);
+    let at = |tape: &mut Tape, later: u64| {
+        tape.kept(|tape| start + tape.millis(0, later - 1)).unwrap_or_default()
+    };
+    for number in 1..=tape.within(1, 3) {
+        let start = at(tape, 200);
+        let wait = tape.kept(|_| 10_000).unwrap_or_default();
+        scenario.clients.push(waiter(format!("v{number}"), start, wait, 0));
     }
-    for number in 1..=rng.within(1, 2) {
-        let start = start + rng.below(3_000);
+    for number in 1..=tape.within(1, 2) {
+        let start = at(tape, 3_000);
         // Longer than the holder before them and the silent waiters take together.
-        let work = rng.below(50);
-        scenario.clients.push(waiter(format!("p{number}"), start, 14_000, work));
+        let wait = tape.kept(|_| 14_000).unwrap_or_default();
+        let work = tape.millis(0, 49);
+        scenario.clients.push(waiter(format!("p{number}"), start, wait, work));
     }
 }
 
@@ -545,16 +574,13 @@ fn waiter(id: String, start: u64, wait: u64, work: u64) -> Client {
 }
 
 /// Adds the faults.
-pub(super) fn deployment_faults(rng: &mut Rng, scenario: &mut Scenario) {
-    vanish(rng, scenario);
-    if rng.chance(1, 6) {
-        recycle(rng, scenario);
-    }
+pub(super) fn deployment_faults(tape: &mut Tape, scenario: &mut Scenario) {
+    tape.span(|tape| vanish(tape, scenario));
+    tape.maybe(1, 6, |tape| recycle(tape, scenario));
     // A master that has a replica is not demoted.
-    if rng.chance(1, 6) && !scenario.cluster.replicas {
-        let nodes = faults::nodes(rng, scenario);
-        let (when, lasts) =
-            (faults::any_time(rng, scenario), Some(of_millis(rng.within(1, 3_000))));
+    if tape.chance(1, 6) && !scenario.cluster.replicas {
+        let nodes = faults::nodes(tape, scenario);
+        let (when, lasts) = (faults::any_time(tape, scenario), Some(tape.time(1, 3_000)));
         let demote = FaultKind::Node(NodeFault::Demote);
         scenario.faults.push(Fault::of_nodes(when, lasts, nodes, demote));
     }
@@ -563,14 +589,14 @@ pub(super) fn deployment_faults(rng: &mut Rng, scenario: &mut Scenario) {
 /// The machine of some waiters vanishes, or its network does, without a word to the masters. So
 /// their connections stay open, and they stay in the queues. It comes back, as otherwise the run
 /// would last as long as a run may.
-fn vanish(rng: &mut Rng, scenario: &mut Scenario) {
+fn vanish(tape: &mut Tape, scenario: &mut Scenario) {
     let gone = scenario.clients.iter().filter(|client| client.id.starts_with('v'));
     let starts = gone.clone().map(|client| millis(client.start)).max();
     let Some(started) = starts else { return };
     let clients = Clients::Some(gone.map(|client| client.id.clone()).collect());
-    let pauses = rng.chance(1, 2);
-    let when = FaultTime::At(of_millis(started + rng.within(20, 1_500)));
-    let lasts = Some(of_millis(rng.within(7_000, 14_000)));
+    let pauses = tape.chance(1, 2);
+    let when = FaultTime::At(of_millis(started + tape.millis(20, 1_500)));
+    let lasts = Some(tape.time(7_000, 14_000));
     scenario.faults.push(if pauses {
         Fault::of_clients(when, lasts, clients, FaultKind::Client(ClientFault::Pause))
     } else {
@@ -581,8 +607,8 @@ fn vanish(rng: &mut Rng, scenario: &mut Scenario) {
 
 /// A proxy before each master closes all connections at a greatest age. The masters take turns, so
 /// that a quorum stays connected if the age is not very short.
-fn recycle(rng: &mut Rng, scenario: &mut Scenario) {
-    let age = if rng.chance(1, 4) { rng.within(300, 1_500) } else { rng.within(3_000, 6_000) };
+fn recycle(tape: &mut Tape, scenario: &mut Scenario) {
+    let age = if tape.chance(1, 4) { tape.millis(300, 1_500) } else { tape.millis(3_000, 6_000) };
     let masters = scenario.cluster.nodes;
     for round in 1..=3 {
         for (node, turn) in (1..=masters).zip(0..) {

@@ -173,7 +173,7 @@ fn smallest_of(class: Class, tally: &Tally) -> Option<(Found, Kind)> {
         // instant of a client's action matters, that instant stays: on real masters a fault cannot
         // strike between two steps of a client.
         let shrinks = class.forgets() || class == Class::NodeLists;
-        let small = shrinks.then(|| search::shrunk(&found, &kind));
+        let small = shrinks.then(|| search::shrunk(None, &found, &kind));
         let small = small.and_then(|small| steady(class, &small.scenario));
         let (found, kind) = small.unwrap_or((found, kind));
         let size = found.scenario.faults.len();
@@ -214,7 +214,7 @@ fn wrongs(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code>
         say(&format!("✗ {inside}: {}", wrong.lines.join("\n  ")))?;
         match (found, kind) {
             (Some(found), Some(kind)) => {
-                let find = search::keep(&found, &kind, out)?;
+                let find = search::keep(None, &found, &kind, out)?;
                 say(&format!("  {}", find.again))?;
                 kinds.push(kind);
             }
