@@ -100,7 +100,8 @@ Each kind of violation is shrunk to what it takes and written as a scenario file
 Exit codes:
   0    no violation; with --outside: no violation without a cause
   1    something went wrong
-  2    with --require-coverage: a coverage goal was never reached
+  2    with --require-coverage: a coverage goal was never reached; on real masters: a run is
+       inconclusive
   3    the environment: nowhere to write
   64   the command line is wrong
   70   a fault of this program

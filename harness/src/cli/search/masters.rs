@@ -52,8 +52,7 @@ pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
         // Runs share this machine, and delays show in the record.
         jobs: options.jobs.map_or(1, usize::from),
         seed,
-        // A fault whose moment never comes is no error.
-        lenient: true,
+        check: redquorum_search::check_drawn,
         again: client.map_or_else(String::new, |it| format!(" --client {}", shell_word(it))),
         ..Plan::default()
     };
