@@ -1,4 +1,4 @@
-//! Random scenarios: a number in, a scenario out. Every choice comes from a [`tape`](crate::tape).
+//! Random scenarios: a number in, a scenario out. Every choice comes from a tape (`tape.rs`).
 //!
 //! `clients.rs` draws the clients, and what happens in the life of a deployment; `faults.rs` draws
 //! the faults.

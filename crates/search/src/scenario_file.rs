@@ -326,7 +326,7 @@ fn struck(
 }
 
 /// The number of seeds from which the result must be the same.
-const SEEDS: u64 = 5;
+const SEEDS: u64 = 32;
 
 /// The expectation of a run with honest clients, and whether it holds from other seeds too.
 fn expectation(scenario: &Scenario, seed: u64) -> (Expect, bool) {

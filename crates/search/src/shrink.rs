@@ -1,9 +1,9 @@
 //! Shrinks a find: removes everything that is not needed for the same property to be violated for
 //! the same causes, and makes the rest easy to read.
 //!
-//! First the shrinker edits the [`tape`](crate::tape) from which the scenario was drawn, as
+//! First the shrinker edits the tape (`tape.rs`) from which the scenario was drawn, as
 //! Hypothesis does: it empties spans, leaves out what a random run never leaves out, and lowers
-//! choices. An edit is kept if the scenario is not [larger](size), is valid, and shows the same
+//! choices. An edit is kept if the scenario is not larger, is valid, and shows the same
 //! [`Kind`]. An edit only lowers choices, so the shrinker ends, and ends the same way every time.
 //! Nothing here depends on what is drawn: a new choice of the generator is shrunk like all others.
 //!
