@@ -202,15 +202,10 @@ fn let_in(
     both: Window,
 ) -> (Vec<Reason>, usize) {
     let mut found: Vec<Reason> = Vec::new();
-    // For each master, the key that let the rival in last. A key that was set later did not let it
-    // in.
-    let mut let_in: BTreeMap<usize, &Presence<'_>> = BTreeMap::new();
-    for key in rival.keys(&case.keys).filter(|key| key.sure && key.made.to <= both.to) {
-        let last = let_in.entry(key.node).or_insert(key);
-        if last.made.from < key.made.from {
-            *last = key;
-        }
-    }
+    // For each master, the key that let the rival in last: keys come in the order in which they
+    // were set. A key that was set later did not let it in.
+    let own = rival.keys(&case.keys).filter(|key| key.sure && key.made.to <= both.to);
+    let let_in: BTreeMap<usize, &Presence<'_>> = own.map(|key| (key.node, key)).collect();
     let mut free: usize = 0;
     for let_in in let_in.into_values().filter(|key| owner.token != Some(key.token)) {
         // The owner's key that was there before. Only a key that was certainly set counts.

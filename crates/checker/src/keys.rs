@@ -292,7 +292,8 @@ impl<'a> Keys<'a> {
         keys
     }
 
-    /// Where a token was, or may have been, at some time within a span.
+    /// Where a token was, or may have been, at some time within a span, in the order in which it
+    /// was set.
     pub fn of_token(
         &self,
         token: &str,
