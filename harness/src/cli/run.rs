@@ -171,19 +171,22 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
 
 /// The backend that runs the scenarios, and its description.
 fn one(setup: &Setup, twice: bool) -> Result<(Vec<Backend>, String), Code> {
-    let backend = Backend::prepare(setup).map_err(|failure| match failure {
-        Failure::Interrupted => Code::Interrupted,
-        Failure::Environment(why) | Failure::Skipped(why) => {
-            let fix = "see `redquorum-chaos run --help` for --backend, --client and --image";
-            complain(Code::Environment, &why, fix)
-        }
-    })?;
+    let fix = "see `redquorum-chaos run --help` for --backend, --client and --image";
+    let backend = prepared(setup, fix)?;
     if twice && !backend.is_virtual() {
         let fix = "add --backend sim to --check-determinism";
         return Err(complain(Code::Usage, "real masters are not deterministic", fix));
     }
     let described = backend.describe();
     Ok((vec![backend], described))
+}
+
+/// The backend; where it cannot be used, the error with its fix.
+pub(super) fn prepared(setup: &Setup, fix: &str) -> Result<Backend, Code> {
+    Backend::prepare(setup).map_err(|failure| match failure {
+        Failure::Interrupted => Code::Interrupted,
+        Failure::Environment(why) | Failure::Skipped(why) => complain(Code::Environment, &why, fix),
+    })
 }
 
 /// All available backends, whose verdicts are compared, and their description.

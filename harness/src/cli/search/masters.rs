@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{SearchOptions, USUALLY};
+use crate::cli::run::{prepared, this_lock};
 use crate::cli::{
     Chosen, Code, Plan, ScenarioRunner as _, Shape, complain, run_drawn, unwritten, usual_folder,
 };
@@ -37,12 +38,7 @@ pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
         _ => {}
     }
     let setup = Setup { backend: options.on, client: options.client.clone(), ..Setup::default() };
-    let backend = Backend::prepare(&setup).map_err(|failure| match failure {
-        Failure::Interrupted => Code::Interrupted,
-        Failure::Environment(why) | Failure::Skipped(why) => {
-            complain(Code::Environment, &why, "search in virtual time: leave out --on")
-        }
-    })?;
+    let backend = prepared(&setup, "search in virtual time: leave out --on")?;
     let folder = options.out.clone().unwrap_or_else(usual_folder).join("random");
     let out = Out::create(&folder);
     let out = unwritten(out, "results", &folder, super::FIX)?;
@@ -61,7 +57,7 @@ pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
         backend: backend.backend().to_owned(),
         masters: backend.describe(),
         client: options.client.clone(),
-        lock: client.is_none().then(crate::cli::run::this_lock),
+        lock: client.is_none().then(this_lock),
         runs: options.runs.and_then(|runs| usize::try_from(runs).ok()).unwrap_or_default(),
         widest: format!("chance-{seed}").len() + 1,
         explain: false,
@@ -73,25 +69,37 @@ pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
     let mut random = (0..).map(|index| drawn(space, seed.wrapping_add(index)));
     let mut left = options.runs.unwrap_or(u64::MAX);
     let time = if options.runs.is_some() { Duration::MAX } else { options.time.unwrap_or(USUALLY) };
-    let (start, mut unwritable) = (Instant::now(), None);
+    let (start, mut stopped) = (Instant::now(), None);
     let draw = |jobs: usize| {
         let jobs = if start.elapsed() < time { left.min(jobs as u64) } else { 0 };
         left -= jobs;
         let fits = random.by_ref().take(MOST_DRAWN).filter(|run| fits(run, &backend, &can));
         let jobs = usize::try_from(jobs).unwrap_or_default();
         let chosen = fits.take(jobs).map(|run| chosen(run, &out));
-        chosen.collect::<Result<Vec<Chosen>, Code>>().unwrap_or_else(|code| {
-            unwritable = Some(code);
+        let chosen = chosen.collect::<Result<Vec<Chosen>, Code>>().and_then(|chosen| {
+            // A search that runs nothing must not look like one that finds nothing.
+            match chosen.is_empty() && jobs > 0 {
+                true => Err(nothing_fits()),
+                false => Ok(chosen),
+            }
+        });
+        chosen.unwrap_or_else(|code| {
+            stopped = Some(code);
             Vec::new()
         })
     };
     let code = run_drawn(&backend, draw, &plan, &mut reports).code();
-    unwritable.map_or(Ok(code), Err)
+    stopped.map_or(Ok(code), Err)
 }
 
-/// How many scenarios are drawn at most for those that run at once. One in some hundreds fits a
-/// client that can do nothing but acquire and release.
+/// How many scenarios are drawn at most for those that run at once. The less a client can do, the
+/// fewer fit.
 const MOST_DRAWN: usize = 100_000;
+
+fn nothing_fits() -> Code {
+    let wrong = format!("none of {MOST_DRAWN} random scenarios fits the client");
+    complain(Code::Environment, &wrong, "see what `client-check` says that it can do")
+}
 
 /// What the clients can do, from a run in which nothing happens.
 fn capabilities(backend: &Backend) -> Result<Vec<Capability>, Code> {
