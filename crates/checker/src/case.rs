@@ -28,8 +28,9 @@ pub struct Case<'a> {
     pub leases: Vec<Lease<'a>>,
     /// The leases of each client on each resource, in their order.
     of_client: Map<(&'a str, &'a str), Vec<usize>>,
-    /// When each client checked whether it still holds its lease.
-    looks: Map<&'a str, Vec<Ns>>,
+    /// When each client checked whether it still holds its lease: a check takes from the request to
+    /// the reply, and the client may be stopped within it.
+    looks: Map<&'a str, Vec<Window>>,
     /// The result of [`Case::hollow`] for each lease, by the lease's index.
     hollow: Vec<Vec<Window>>,
 }
@@ -49,20 +50,21 @@ impl<'a> Case<'a> {
         for (index, lease) in leases.iter().enumerate() {
             of_client.entry((lease.client, lease.resource)).or_default().push(index);
         }
-        let mut looks: Map<&str, Vec<Ns>> = Map::default();
+        let mut looks: Map<&str, Vec<Window>> = Map::default();
         for request in &requests {
             if let Some(reply) = request.reply.filter(|reply| reply.ok) {
-                let looked = match request.op.effect() {
-                    LeaseEffect::Acquires | LeaseEffect::Extends => reply.returned(),
+                let returned = reply.returned();
+                let look = match request.op.effect() {
+                    LeaseEffect::Acquires | LeaseEffect::Extends => Window::new(returned, returned),
                     LeaseEffect::None if request.resource.is_some() => {
-                        reply.at_ns.unwrap_or(request.asked)
+                        Window::new(request.asked, returned)
                     }
                     LeaseEffect::Keeps | LeaseEffect::Releases | LeaseEffect::None => continue,
                 };
-                looks.entry(request.client).or_default().push(looked);
+                looks.entry(request.client).or_default().push(look);
             }
         }
-        looks.values_mut().for_each(|looks| looks.sort_unstable());
+        looks.values_mut().for_each(|looks| looks.sort_unstable_by_key(|look| look.to));
         let hollow = leases.iter().map(|lease| hollow(&world, &keys, lease)).collect();
         Self { world, faults, clocks, paces, requests, keys, leases, of_client, looks, hollow }
     }
@@ -143,12 +145,12 @@ impl<'a> Case<'a> {
         all.get(next).map(|index| &self.leases[*index])
     }
 
-    /// When a client last checked whether it still holds its lease, between one of its reads and
-    /// one of its writes.
+    /// When a client last began to check whether it still holds its lease, between one of its reads
+    /// and one of its writes.
     pub fn last_look(&self, client: &str, read: Ns, write: Ns) -> Ns {
         let looks = self.looks.get(client).map_or(&[][..], Vec::as_slice);
-        let before = looks.partition_point(|look| *look <= write);
-        before.checked_sub(1).map_or(read, |last| looks[last].max(read))
+        let before = looks.partition_point(|look| look.to <= write);
+        before.checked_sub(1).map_or(read, |last| looks[last].from.max(read))
     }
 
     /// The pause of a client between the replies of a quorum, on which it read its clock, and its

@@ -250,33 +250,6 @@ impl Orchestrator {
         }
     }
 
-    /// The first feature that the scenario needs and the clients lack, as a message. `None` if they
-    /// can play it.
-    pub fn missing(&self, can: &BTreeMap<Name, Vec<Capability>>) -> Option<String> {
-        for client in &self.scenario.clients {
-            let lock = client.options(&self.scenario.lock);
-            let of_lock = [
-                (lock.guard.is_some(), Capability::RestartGuard),
-                (lock.clock_guard.is_some(), Capability::ClockGuard),
-                (!lock.lock_delay.0.is_zero(), Capability::LockDelay),
-                (lock.fair, Capability::Fair),
-            ];
-            let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
-            let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);
-            let mut needs = of_lock.chain(client.script.iter().flat_map(Capability::needed_by));
-            if let Some(needed) = needs.find(|needed| !known.contains(needed)) {
-                return Some(format!("the client cannot `{}`", needed.name()));
-            }
-            if known.contains(&Capability::Renews) && outlives_lease(client, lock.ttl.0) {
-                return Some(format!(
-                    "the client `renews` its leases, and here one must end ({})",
-                    client.id
-                ));
-            }
-        }
-        None
-    }
-
     /// The effect of a fault, by its index in the scenario.
     pub fn kind(&self, fault: usize) -> &FaultKind {
         &self.scenario.faults[fault].kind
@@ -471,6 +444,33 @@ fn limit(scenario: &Scenario) -> Ns {
     let clients = clients.iter().map(|client| Player::longest(client, &scenario.lock, late));
     let longest = faults.chain(clients).max().unwrap_or_default();
     nanos(longest.saturating_add(TIMEOUT))
+}
+
+/// The first feature that the scenario needs and the clients lack, as a message. `None` if they
+/// can play it.
+pub fn missing(scenario: &Scenario, can: &BTreeMap<Name, Vec<Capability>>) -> Option<String> {
+    for client in &scenario.clients {
+        let lock = client.options(&scenario.lock);
+        let of_lock = [
+            (lock.guard.is_some(), Capability::RestartGuard),
+            (lock.clock_guard.is_some(), Capability::ClockGuard),
+            (!lock.lock_delay.0.is_zero(), Capability::LockDelay),
+            (lock.fair, Capability::Fair),
+        ];
+        let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
+        let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);
+        let mut needs = of_lock.chain(client.script.iter().flat_map(Capability::needed_by));
+        if let Some(needed) = needs.find(|needed| !known.contains(needed)) {
+            return Some(format!("the client cannot `{}`", needed.name()));
+        }
+        if known.contains(&Capability::Renews) && outlives_lease(client, lock.ttl.0) {
+            return Some(format!(
+                "the client `renews` its leases, and here one must end ({})",
+                client.id
+            ));
+        }
+    }
+    None
 }
 
 /// Whether a client works for longer than its lease lasts, and does not ask to keep it.

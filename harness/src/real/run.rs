@@ -29,7 +29,7 @@ use redquorum_scenario::history::{Header, History, Ns, Phase, Record};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
 use redquorum_scenario::{Fault, Scenario, SetsClock};
-use redquorum_simulator::orchestrator::{Input, Orchestrator, Order, processes_of};
+use redquorum_simulator::orchestrator::{Input, Orchestrator, Order, missing, processes_of};
 
 /// The clock of a run: nanoseconds since its start. Only here do instants and the stamps of clients
 /// become times of a history.
@@ -60,14 +60,14 @@ pub(super) fn run(
             .map_err(|error| wrong("no client can be started", error))?;
     let processes = Arc::new(processes);
     let (can, lock) = all_ready(backend.ready_timeout, &inbox, &processes)?;
+    if let Some(why) = missing(scenario, &can) {
+        return Err(Failure::Skipped(why));
+    }
     let orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
     let orchestrator = match backend.answer_timeout {
         Some(answer) => orchestrator.answers_within(answer),
         None => orchestrator,
     };
-    if let Some(why) = orchestrator.missing(&can) {
-        return Err(Failure::Skipped(why));
-    }
     if super::needs_syncs(scenario) {
         wait_for_a_second();
     }

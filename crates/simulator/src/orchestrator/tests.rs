@@ -231,9 +231,8 @@ fn a_client_without_a_needed_capability_is_refused() {
     ];
     let missing = |lock: &str, script: &str, can: &[Capability]| {
         let client = format!("[[client]]\nid = \"c1\"\nscript = [{script}]");
-        let orchestrator =
-            Orchestrator::new(Arc::new(scenario(&format!("[lock]\n{lock}\n{client}"))));
-        orchestrator.missing(&BTreeMap::from([("c1".into(), can.to_vec())]))
+        let scenario = scenario(&format!("[lock]\n{lock}\n{client}"));
+        super::missing(&scenario, &BTreeMap::from([("c1".into(), can.to_vec())]))
     };
     for (lock, script, can) in table {
         let why = format!("the client cannot `{}`", can.name());

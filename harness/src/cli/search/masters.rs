@@ -4,7 +4,6 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{SearchOptions, USUALLY};
@@ -19,7 +18,7 @@ use redquorum_scenario::client_protocol::Capability;
 use redquorum_scenario::history::Event;
 use redquorum_search::plan::Space;
 use redquorum_search::scenario_file::{drawn, toml};
-use redquorum_simulator::orchestrator::Orchestrator;
+use redquorum_simulator::orchestrator::missing;
 
 pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
     let usage = |wrong: &str, fix: &str| Err(complain(Code::Usage, wrong, fix));
@@ -125,8 +124,7 @@ fn capabilities(backend: &Backend) -> Result<Vec<Capability>, Code> {
 /// Whether the backend and its clients can play a scenario.
 fn fits(run: &Scenario, backend: &Backend, can: &[Capability]) -> bool {
     let processes = run.clients.iter().map(|client| (client.process().clone(), can.to_vec()));
-    backend.can(run).is_ok()
-        && Orchestrator::new(Arc::new(run.clone())).missing(&processes.collect()).is_none()
+    backend.can(run).is_ok() && missing(run, &processes.collect()).is_none()
 }
 
 /// A random scenario, in a file of its own beside its history.
