@@ -24,9 +24,7 @@ pub use hello::{
     was_no_replica,
 };
 pub use reply::{marker, readable};
-pub use scripts::{
-    CERTIFY, DELETE, GRANT, GUARD_SCRIPTS, GUARDED, KEEP, QUEUE, SCRIPTS, Script, WATCH,
-};
+pub use scripts::{CERTIFY, GRANT, GUARD_SCRIPTS, KEEP, QUEUE, SCRIPTS, Script, WATCH};
 pub use skip::Skip;
 
 /// The prefix of every key that is not a lock. No lock's key may start with it.
@@ -52,16 +50,18 @@ pub fn counter_of(key: &[u8]) -> Vec<u8> {
 }
 
 /// The prefixes of the keys that [`queue_of`] returns.
-const QUEUE_PREFIXES: [&[u8]; 2] = [b"redquorum:queue:", b"redquorum:lapse:"];
+const QUEUE_PREFIXES: [&[u8]; 3] =
+    [b"redquorum:queue:", b"redquorum:readers:", b"redquorum:lapse:"];
 
 /// Whether this key belongs to the queue of a resource.
 pub fn is_queue(key: &[u8]) -> bool {
     QUEUE_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The two keys of a resource's queue: a sorted set of waiters by position, and one by the time at
-/// which each waiter lapses, in milliseconds of the master's clock.
-pub fn queue_of(key: &[u8]) -> [Vec<u8>; 2] {
+/// The three keys of a resource's queue: sorted sets of the waiters for an exclusive lease and for a
+/// shared one, by position, and of all of them by the time at which each lapses, in milliseconds of
+/// the master's clock.
+pub fn queue_of(key: &[u8]) -> [Vec<u8>; 3] {
     QUEUE_PREFIXES.map(|prefix| [prefix, key].concat())
 }
 

@@ -204,9 +204,21 @@ impl<'a> Execution<'a> {
         Ok(self.scores(key)?.map_or(0, |scores| scores.len()))
     }
 
-    /// The score of the last member.
-    pub(crate) fn last_score(&mut self, key: &[u8]) -> Result<Option<u64>, Error> {
-        Ok(self.scores(key)?.and_then(|scores| scores.values().max().copied()))
+    /// The last member, in order, and its score.
+    pub(crate) fn last_member(&mut self, key: &[u8]) -> Result<Option<(Key, u64)>, Error> {
+        let scores = self.scores(key)?.into_iter().flatten();
+        let last = scores.map(|(member, score)| (*score, member)).max();
+        Ok(last.map(|(score, member)| (member.clone(), score)))
+    }
+
+    /// `ZCOUNT`
+    pub(crate) fn zcount(
+        &mut self,
+        key: &[u8],
+        matches: impl Fn(u64) -> bool,
+    ) -> Result<usize, Error> {
+        let scores = self.scores(key)?.into_iter().flatten();
+        Ok(scores.filter(|(_, score)| matches(**score)).count())
     }
 
     /// `ZRANK`: the number of members before this one, or of all members if it is none of them.
@@ -217,14 +229,15 @@ impl<'a> Execution<'a> {
         Ok(scores.iter().filter(|(member, score)| (*score, *member) < place).count())
     }
 
-    /// The member at this index, in order.
-    pub(crate) fn member(&mut self, key: &[u8], index: usize) -> Result<Option<Key>, Error> {
+    /// The member at this index, in order, and its score.
+    pub(crate) fn member(&mut self, key: &[u8], index: usize) -> Result<Option<(Key, u64)>, Error> {
         let scores = self.scores(key)?.into_iter().flatten();
         let mut all: Vec<_> = scores.map(|(member, score)| (score, member)).collect();
         if index >= all.len() {
             return Ok(None);
         }
-        Ok(Some(all.select_nth_unstable(index).1.1.clone()))
+        let (_, (score, member), _) = all.select_nth_unstable(index);
+        Ok(Some((member.clone(), **score)))
     }
 
     /// The first members in order, up to this number, whose scores match.

@@ -71,13 +71,11 @@ impl Request {
         }
     }
 
-    /// About how many bytes the request has on the wire.
+    /// How many bytes the request has on the wire.
     pub(crate) fn size(&self) -> usize {
-        match self {
-            Self::Lock(command) | Self::Mutant(command, _) => command.size_hint(),
-            Self::Hello => 1024,
-            Self::Words(words) => words.iter().map(|word| word.len() + 16).sum::<usize>() + 16,
-        }
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        bytes.len()
     }
 }
 

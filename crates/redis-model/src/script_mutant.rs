@@ -22,7 +22,9 @@ impl ScriptMutant {
     const fn change(self) -> (Script, [&'static str; 2]) {
         match self {
             Self::Uncompared => (CERTIFY, ["if value == ARGV[1] then", "do"]),
-            Self::Unclamped => (GRANT, ["clamp(ARGV[4], micros())", "tonumber(ARGV[4])"]),
+            Self::Unclamped => {
+                (GRANT, ["clamp(ARGV[#ARGV - 1], now)", "tonumber(ARGV[#ARGV - 1])"])
+            }
             Self::Endless => (
                 GRANT,
                 [

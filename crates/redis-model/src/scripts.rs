@@ -36,8 +36,18 @@ const SILENT_MS: u64 = 2_500;
 /// How long waiters have to show that they are not silent, in milliseconds.
 const ASK_MS: u64 = 1_500;
 
-/// The keys of a resource's queue: the positions of its waiters, and the times at which they lapse.
-type Queue = [Vec<u8>; 2];
+/// The keys of a resource's queue: the positions of the waiters for an exclusive lease and for a
+/// shared one, and the times at which all of them lapse.
+type Queue = [Vec<u8>; 3];
+
+/// Who holds a resource.
+enum Held {
+    No,
+    /// An exclusive holder, with this value.
+    By(Key),
+    /// Shared holders. The token is that of the one that ends last.
+    Shared(Key),
+}
 
 /// The index among the lock's [`scripts`] of the script that a command calls.
 pub(crate) fn script_of(command: &Command) -> Option<usize> {
@@ -54,7 +64,7 @@ impl Execution<'_> {
         mutant: Option<ScriptMutant>,
     ) -> Result<Value, Error> {
         match command {
-            Command::Set { key, token, ttl_ms, fair: false, fence: None } => {
+            Command::Set { key, token, ttl_ms, .. } if command.script().is_none() => {
                 self.set(key, token.as_bytes(), Some(*ttl_ms), true).map(created)
             }
             Command::Set { key, token, ttl_ms, fair, fence } => {
@@ -81,11 +91,11 @@ impl Execution<'_> {
             Command::Keep { key, token, ttl_ms, repair, fence } => {
                 self.keep(key, *token, *ttl_ms, *repair, *fence)
             }
-            Command::Certify { key, token, fence } => match self.get(key)? {
-                value if mutant == Some(ScriptMutant::Uncompared) || is(value.as_ref(), *token) => {
+            Command::Certify { key, token, fence } => match self.holder(key)? {
+                held if mutant == Some(ScriptMutant::Uncompared) || held.is(*token) => {
                     self.raise(key, 0, fence.number, *fence, None)?.map(integer).ok_or(SPENT)
                 }
-                value => Ok(self.other(key, value)),
+                held => Ok(self.other(key, &held)),
             },
             Command::Delete { key, token, wake_up, leave } => {
                 self.delete(key, *token, *wake_up, *leave)
@@ -93,11 +103,12 @@ impl Execution<'_> {
             Command::Enqueue { key, waiter, position } => self.enqueue(key, *waiter, *position),
             Command::Dequeue { key, waiter, wake } => {
                 let queue = queue_of(key);
-                for name in &queue {
+                let held = self.holder(key);
+                for name in [line_of(&queue, *waiter), &queue[2]] {
                     self.zrem(name, &[member_of(*waiter)])?;
                 }
-                if *wake && !self.exists(key) {
-                    self.wake(&queue, None, false);
+                if *wake && let Ok(held @ (Held::No | Held::Shared(_))) = held {
+                    self.wake(&queue, None, held.is_shared(), false);
                 }
                 Ok(Value::Integer(0))
             }
@@ -112,20 +123,59 @@ impl Execution<'_> {
         }
     }
 
+    /// Fails for a key of another type, and for a sorted set that is not ours.
+    fn holder(&mut self, key: &[u8]) -> Result<Held, Error> {
+        match self.get(key) {
+            Ok(value) => Ok(value.map_or(Held::No, Held::By)),
+            Err(error) => match self.last_member(key) {
+                Ok(Some((last, _))) if is_shared_token(&last) => Ok(Held::Shared(last)),
+                _ => Err(error),
+            },
+        }
+    }
+
     /// The reply of a script that finds no key or another key.
-    fn other(&mut self, key: &[u8], value: Option<Key>) -> Value {
-        value.map_or(Value::Integer(0), |value| {
-            Value::Array(vec![Value::Integer(self.pttl(key)), start(&value, 64)])
-        })
+    fn other(&mut self, key: &[u8], held: &Held) -> Value {
+        match held {
+            Held::No => Value::Integer(0),
+            Held::By(value) | Held::Shared(value) => {
+                Value::Array(vec![Value::Integer(self.pttl(key)), start(value, 64)])
+            }
+        }
+    }
+
+    /// Removes the shared tokens whose end has come.
+    fn bury(&mut self, key: &[u8]) -> Result<(), Error> {
+        let now = self.now;
+        let gone = self.members(key, SWEEP, |end| end < now)?;
+        if gone.is_empty() { Ok(()) } else { self.zrem(key, &gone) }
+    }
+
+    /// Adds a token to the shared holders, or lets it live at least so long. With `only`, it adds
+    /// none that is not there. Returns whether it was there.
+    fn share(&mut self, key: &[u8], token: Token, ttl_ms: u64, only: bool) -> Result<bool, Error> {
+        self.bury(key)?;
+        let ends = self.zscore(key, token.as_bytes())?;
+        if only && ends.is_none() {
+            return Ok(false);
+        }
+        let end = self.now.saturating_add(ttl_ms);
+        if ends.is_none_or(|ends| ends < end) {
+            self.zadd(key, token.as_bytes(), end)?;
+        }
+        if u64::try_from(self.pttl(key)).map_or(true, |left| left < ttl_ms) {
+            self.pexpire(key, ttl_ms)?;
+        }
+        Ok(ends.is_some())
     }
 
     fn text(&mut self, key: &[u8]) -> Result<Key, Error> {
         Ok(self.get(key)?.unwrap_or_default())
     }
 
-    /// The grant of [`GRANT`](redquorum_protocol::wire::GRANT) and of
-    /// [`GUARDED`](redquorum_protocol::wire::GUARDED). Returns 0 if there is a key, or if the grant
-    /// is fair and a waiter is in the queue.
+    /// [`GRANT`](redquorum_protocol::wire::GRANT), without its guard. Returns 0 if there is a key,
+    /// or if the grant is fair and a waiter is in the queue. A shared token is granted beside other
+    /// shared ones.
     fn grant(
         &mut self,
         key: &[u8],
@@ -134,7 +184,17 @@ impl Execution<'_> {
         (fair, fence): (bool, Option<Fence>),
         mutant: Option<ScriptMutant>,
     ) -> Result<u64, Error> {
-        let queued = fair && self.exists(&queue_of(key)[0]);
+        let [exclusive, shared, _] = queue_of(key);
+        if token.is_shared() {
+            let held = self.holder(key);
+            if matches!(held, Err(_) | Ok(Held::By(_))) || fair && self.exists(&exclusive) {
+                return Ok(0);
+            }
+            self.share(key, token, ttl_ms, false)?;
+            return Ok(1);
+        }
+        // One `EXISTS` looks at both.
+        let queued = fair && self.exists(&exclusive) | self.exists(&shared);
         if queued || !self.set(key, token.as_bytes(), Some(ttl_ms), true)? {
             return Ok(0);
         }
@@ -188,8 +248,12 @@ impl Execution<'_> {
         repair: bool,
         fence: Option<Fence>,
     ) -> Result<Value, Error> {
-        let value = self.get(key)?;
-        if is(value.as_ref(), token) {
+        let held = self.holder(key)?;
+        if token.is_shared() && !matches!(held, Held::By(_)) {
+            let kept = self.share(key, token, ttl_ms, !repair)?;
+            return Ok(Value::Integer(if kept { 1 } else { i64::from(repair) * 2 }));
+        }
+        if held.is(token) {
             let less = |left: i64, than: u64| u64::try_from(left).is_ok_and(|left| left < than);
             if matches!(self.pttl(key), left if left < 0 || less(left, ttl_ms)) {
                 self.pexpire(key, ttl_ms)?;
@@ -206,8 +270,8 @@ impl Execution<'_> {
             }
             return Ok(Value::Integer(1));
         }
-        if value.is_some() || !repair {
-            return Ok(self.other(key, value));
+        if !matches!(held, Held::No) || !repair {
+            return Ok(self.other(key, &held));
         }
         if let Some(fence) = fence {
             let least = self.clamp(fence.number);
@@ -245,60 +309,104 @@ impl Execution<'_> {
         wake_up: WakeUp,
         leave: Option<Waiter>,
     ) -> Result<Value, Error> {
-        let value = self.get(key)?;
-        let ours = is(value.as_ref(), token);
+        let mut held = self.holder(key)?;
+        let ours = match held {
+            Held::Shared(_) => self.zscore(key, token.as_bytes())?.is_some(),
+            _ => held.is(token),
+        };
         if ours {
-            self.del(key)?;
+            if held.is_shared() {
+                self.zrem(key, &[Key::from(token.as_bytes())])?;
+                self.bury(key)?;
+                held = match self.last_member(key)? {
+                    Some((last, end)) => {
+                        self.pexpire(key, end - self.now)?;
+                        Held::Shared(last)
+                    }
+                    None => Held::No,
+                };
+            } else {
+                self.del(key)?;
+                held = Held::No;
+            }
         }
         let mut waiters = 0;
-        let queue = queue_of(key);
-        if (wake_up != WakeUp::None || leave.is_some()) && self.exists(&queue[0]) {
+        let queue @ [exclusive, shared, _] = &queue_of(key);
+        let asks = wake_up != WakeUp::None || leave.is_some();
+        if asks && self.exists(exclusive) | self.exists(shared) {
             if let Some(waiter) = leave {
-                self.remove(&queue, &[member_of(waiter)]);
+                self.remove(queue, &[member_of(waiter)]);
             }
             let quiet = wake_up == WakeUp::Quiet;
-            if (quiet || wake_up == WakeUp::First) && (ours || value.is_none()) {
-                self.wake(&queue, None, quiet);
+            if (quiet || wake_up == WakeUp::First) && !matches!(held, Held::By(_)) {
+                self.wake(queue, None, held.is_shared(), quiet);
             }
-            waiters = self.zcard(&queue[0]).unwrap_or(0);
+            waiters = self.zcard(exclusive).unwrap_or(0) + self.zcard(shared).unwrap_or(0);
         }
-        Ok(if ours { integer(waiters as u64 + 1) } else { self.other(key, value) })
+        Ok(if ours { integer(waiters as u64 + 1) } else { self.other(key, &held) })
     }
 
     fn enqueue(&mut self, key: &[u8], waiter: Waiter, position: Position) -> Result<Value, Error> {
-        let queue @ [positions, lapses] = &queue_of(key);
-        let member = member_of(waiter);
+        let queue @ [exclusive, shared, lapses] = &queue_of(key);
+        let (line, member) = (line_of(queue, waiter), member_of(waiter));
+        let held = self.holder(key);
+        let is_free = match held {
+            Ok(Held::No) => true,
+            Ok(Held::Shared(_)) => waiter.waiter_id.is_shared(),
+            Ok(Held::By(_)) | Err(_) => false,
+        };
         self.sweep(queue);
-        let ours = self.zscore(positions, &member)?;
+        let ours = self.zscore(line, &member)?;
         let number = match (position, ours) {
             (Position::At(number), _) => number,
             (_, Some(ours)) => ours.max(position.number()),
             (_, None) => {
-                let last = self.last_score(positions)?.unwrap_or(0);
-                (last + 1).max(position.number())
+                let last = [exclusive, shared].map(|of| self.last_member(of).ok().flatten());
+                let last = last.into_iter().flatten().map(|(_, number)| number).max();
+                (last.unwrap_or(0) + 1).max(position.number())
             }
         };
-        let (left, value) = (self.pttl(key), self.get(key));
+        let left = self.pttl(key);
         let lapse = self.zscore(lapses, &member)?.unwrap_or(0);
-        if ours != Some(number) || lapse < self.now + FRESH_MS || value == Ok(None) {
-            self.zadd(positions, &member, number)?;
+        if ours != Some(number) || lapse < self.now + FRESH_MS || is_free {
+            self.zadd(line, &member, number)?;
             self.zadd(lapses, &member, self.now + LAPSE_MS)?;
-            self.pexpire(positions, LAPSE_MS)?;
+            self.pexpire(line, LAPSE_MS)?;
             self.pexpire(lapses, LAPSE_MS)?;
         }
-        let mut before = self.zrank(positions, &member)?;
-        if value == Ok(None) && before > 0 && position != Position::Any {
-            self.wake(queue, Some(&member), false);
-            self.pass(queue)?;
-            before = self.zrank(positions, &member)?;
+        let mut before = self.ahead(queue, waiter, number)?;
+        if is_free && before > 0 && position != Position::Any {
+            let is_held = !matches!(held, Ok(Held::No));
+            self.wake(queue, Some(&member), is_held, false);
+            if !is_held {
+                self.pass(queue)?;
+            }
+            before = self.ahead(queue, waiter, number)?;
         }
         let mut reply = vec![integer(number), integer(before as u64)];
-        match value {
-            Ok(None) => {}
-            Ok(Some(value)) => reply.extend([Value::Integer(left), start(&value, 64)]),
-            Err(_) => reply.push(Value::Integer(left)),
+        match held {
+            _ if is_free => {}
+            Ok(Held::By(value) | Held::Shared(value)) => {
+                reply.extend([Value::Integer(left), start(&value, 64)]);
+            }
+            Ok(Held::No) | Err(_) => reply.push(Value::Integer(left)),
         }
         Ok(Value::Array(reply))
+    }
+
+    /// How many waiters are before this one. Those for a shared lease go in together: they are only
+    /// behind others.
+    fn ahead(
+        &mut self,
+        [exclusive, shared, _]: &Queue,
+        waiter: Waiter,
+        number: u64,
+    ) -> Result<usize, Error> {
+        if waiter.waiter_id.is_shared() {
+            return self.zcount(exclusive, |other| other < number);
+        }
+        let readers = self.zcount(shared, |other| other <= number).unwrap_or(0);
+        Ok(self.zrank(exclusive, &member_of(waiter))? + readers)
     }
 
     /// Removes waiters from a queue, whatever permissions and types say.
@@ -308,7 +416,7 @@ impl Execution<'_> {
 
     /// Drops the waiters that have lapsed, and those that stay for too long, since the clock was
     /// set back.
-    fn sweep(&mut self, queue @ [_, lapses]: &Queue) {
+    fn sweep(&mut self, queue @ [.., lapses]: &Queue) {
         let now = self.now;
         for gone in [&|at| at <= now, &|at| at > now + LAPSE_MS] as [&dyn Fn(u64) -> bool; 2] {
             let waiters = self.members(lapses, SWEEP, gone).unwrap_or_default();
@@ -318,10 +426,26 @@ impl Execution<'_> {
         }
     }
 
+    /// The first waiter of both queues, after this many of each, and whether it waits for a shared
+    /// lease. Of two with one position, that one comes first.
+    fn first(
+        &mut self,
+        [exclusive, shared, _]: &Queue,
+        [at, past]: [usize; 2],
+    ) -> Option<(Key, bool)> {
+        let first = self.member(exclusive, at).ok().flatten();
+        let reader = self.member(shared, past).ok().flatten();
+        match (first, reader) {
+            (Some((first, number)), Some((_, place))) if number < place => Some((first, false)),
+            (_, Some((reader, _))) => Some((reader, true)),
+            (first, None) => first.map(|(first, _)| (first, false)),
+        }
+    }
+
     /// Shortens the time of all waiters that have not asked since the first one was woken, if that
     /// one may be silent.
-    fn pass(&mut self, [positions, lapses]: &Queue) -> Result<(), Error> {
-        let Some(first) = self.member(positions, 0)? else { return Ok(()) };
+    fn pass(&mut self, queue @ [.., lapses]: &Queue) -> Result<(), Error> {
+        let Some((first, _)) = self.first(queue, [0, 0]) else { return Ok(()) };
         let turn = self.zscore(lapses, &first)?;
         let Some(turn) = turn.filter(|turn| *turn <= self.now + SILENT_MS) else { return Ok(()) };
         let last = turn.max(self.now + ASK_MS);
@@ -332,27 +456,39 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Wakes the first waiter that a message reaches. The waiter `asker` needs no wake-up. If it is
-    /// `quiet`, no message is sent, and all are taken to arrive.
-    fn wake(&mut self, queue @ [positions, lapses]: &Queue, asker: Option<&Key>, quiet: bool) {
+    /// Wakes the first waiter that a message reaches. If that one waits for a shared lease, those
+    /// that follow and do so, too, are woken with it. While shared holders have the resource
+    /// (`is_held`), no other ones are woken. The waiter `asker` needs no wake-up. If it is `quiet`,
+    /// no message is sent, and all are taken to arrive.
+    fn wake(
+        &mut self,
+        queue @ [.., lapses]: &Queue,
+        asker: Option<&Key>,
+        is_held: bool,
+        quiet: bool,
+    ) {
         self.sweep(queue);
-        let mut at = 0;
+        let (mut passed, mut any) = ([0, 0], is_held);
         for _ in 0..WAKE {
-            let Ok(Some(first)) = self.member(positions, at) else { return };
-            if Some(&first) == asker {
+            let Some((first, reads)) = self.first(queue, passed) else { return };
+            let is_asker = Some(&first) == asker;
+            if !reads && (any || is_asker) {
                 return;
             }
-            let looks = first.starts_with(b"0000000000000000");
+            let looks = is_asker || first.starts_with(b"0000000000000000");
             let waiter = Waiter::parse(&first);
-            let woken = !looks && (quiet || waiter.is_some_and(&mut self.publish));
+            let hears = looks || quiet || waiter.is_some_and(&mut self.publish);
             let lapse = self.zscore(lapses, &first).ok().flatten().unwrap_or(0);
-            if woken || looks || lapse > self.now + NEW_MS {
-                // Without memory, the waiter keeps its position for longer.
-                _ = self.zadd_lower(lapses, &first, self.now + TURN_MS);
-                if woken || looks {
+            if hears || lapse > self.now + NEW_MS {
+                if !is_asker {
+                    // Without memory, the waiter keeps its position for longer.
+                    _ = self.zadd_lower(lapses, &first, self.now + TURN_MS);
+                }
+                if hears && !reads {
                     return;
                 }
-                at += 1;
+                any |= hears;
+                passed[usize::from(reads)] += 1;
             } else {
                 self.remove(queue, &[first]);
             }
@@ -360,9 +496,24 @@ impl Execution<'_> {
     }
 }
 
-/// Whether a value is this token.
-fn is(value: Option<&Key>, token: Token) -> bool {
-    value.is_some_and(|value| **value == *token.as_bytes())
+impl Held {
+    /// Whether the exclusive holder is the one with this token.
+    fn is(&self, token: Token) -> bool {
+        matches!(self, Self::By(value) if **value == *token.as_bytes())
+    }
+
+    const fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+}
+
+fn is_shared_token(member: &Key) -> bool {
+    Token::from_slice(member).is_some_and(|token| token.is_shared())
+}
+
+/// The key of the queue in which a waiter has its position.
+fn line_of([exclusive, shared, _]: &Queue, waiter: Waiter) -> &[u8] {
+    if waiter.waiter_id.is_shared() { shared } else { exclusive }
 }
 
 /// The reply of a `SET NX`.

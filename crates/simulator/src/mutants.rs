@@ -155,12 +155,10 @@ struct ClaimRng<'a> {
 
 impl Rng for ClaimRng<'_> {
     fn token(&mut self) -> Token {
-        let mut bytes = *self.rng.token().as_bytes();
-        if let Some(root) = self.root {
-            let half = TOKEN_LEN / 2;
-            bytes[..half].copy_from_slice(&root.as_bytes()[..half]);
-        }
-        Token::new(bytes)
+        let token = self.rng.token();
+        let Some(root) = self.root else { return token };
+        let half = TOKEN_LEN / 2;
+        token.with(|bytes| bytes[..half].copy_from_slice(&root.as_bytes()[..half]))
     }
 
     fn hint(&mut self) -> u64 {

@@ -26,19 +26,22 @@ pub(crate) const INBOXES: [u64; 2] = [1, u64::MAX];
 
 /// The waiters: inbox and waiter id. They are few, so that they meet. No two have the same waiter
 /// id.
-const WAITERS: [(u64, u64); 7] = [
-    (0, 1),
-    (0, 9),
-    (INBOXES[0], 2),
-    (INBOXES[0], 10),
-    (INBOXES[1], 3),
-    (INBOXES[1], MAX_NUMBER),
-    (0x1f, 4), // No connection ever subscribes for it.
+const WAITERS: [(u64, WaiterId); 11] = [
+    (0, WaiterId::new(1)),
+    (0, WaiterId::new(9)),
+    (INBOXES[0], WaiterId::new(2)),
+    (INBOXES[0], WaiterId::new(10)),
+    (INBOXES[1], WaiterId::new(3)),
+    (INBOXES[1], WaiterId::new(MAX_NUMBER)),
+    (0x1f, WaiterId::new(4)), // No connection ever subscribes for it.
+    (0, WaiterId::new(1).shared()),
+    (INBOXES[0], WaiterId::new(5).shared()),
+    (INBOXES[1], WaiterId::new(6).shared()),
+    (0x1f, WaiterId::new(7).shared()),
 ];
 
 pub(crate) fn waiter_of(waiter_id: WaiterId) -> Waiter {
-    let (inbox, _) =
-        WAITERS.into_iter().find(|(_, of)| WaiterId::new(*of) == waiter_id).expect("it is one");
+    let (inbox, _) = WAITERS.into_iter().find(|(_, of)| *of == waiter_id).expect("it is one");
     Waiter { inbox, waiter_id }
 }
 
@@ -97,7 +100,7 @@ pub(crate) enum Step {
     Memory(bool),
 }
 
-/// The generator never changes, so a seed always means the same plan.
+/// A seed always means the same plan, as long as this file does not change.
 struct Random(u64);
 
 impl Random {
@@ -116,7 +119,15 @@ pub(crate) fn key(number: usize) -> Key {
 }
 
 fn token(random: &mut Random) -> Token {
-    Token::new([random.of(&[0, 1, b'\n', 0xfe]); 20])
+    let token = Token::new([random.of(&[0, 1, b'\n', 0xfe]); 20]);
+    if random.below(3) == 0 { token.shared() } else { token }
+}
+
+/// How long a key lives, or one of its shared tokens. No client asks for a shared one with a TTL
+/// that Lua cannot count.
+fn ttl_of(token: Token, random: &mut Random) -> u64 {
+    let ttl = ttl(random);
+    if token.is_shared() { ttl.min(86_400_000) } else { ttl }
 }
 
 fn ttl(random: &mut Random) -> u64 {
@@ -171,7 +182,8 @@ fn ask(random: &mut Random, slot: usize) -> Planned {
     let words = |words: &[&[u8]]| Planned::Request(Request::words(words));
     match random.below(1000) {
         0..300 => {
-            let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
+            let (token, fence) = (token(random), fence(random));
+            let ttl_ms = ttl_of(token, random);
             let fair = random.below(4) == 0;
             Planned::Request(script_mutant(Command::Set { key, token, ttl_ms, fair, fence }))
         }
@@ -190,13 +202,11 @@ fn ask(random: &mut Random, slot: usize) -> Planned {
         }
         450..490 => lock(guards(random, key)),
         490..650 => lock(waits(random, key)),
-        650..690 => lock(Command::Keep {
-            key,
-            token: token(random),
-            ttl_ms: ttl(random),
-            repair: random.below(3) == 0,
-            fence: fence(random),
-        }),
+        650..690 => {
+            let token = token(random);
+            let (ttl_ms, repair) = (ttl_of(token, random), random.below(3) == 0);
+            lock(Command::Keep { key, token, ttl_ms, repair, fence: fence(random) })
+        }
         690..780 => words(&[b"GET", &key]),
         780..885 => words(&[b"PTTL", &key]),
         885..890 => words(&[b"DEL", &key]),
@@ -216,7 +226,7 @@ fn ask(random: &mut Random, slot: usize) -> Planned {
 
 fn waiter(random: &mut Random) -> Waiter {
     let (inbox, waiter_id) = random.of(&WAITERS);
-    Waiter { inbox, waiter_id: WaiterId::new(waiter_id) }
+    Waiter { inbox, waiter_id }
 }
 
 fn waits(random: &mut Random, key: Key) -> Command {
@@ -234,7 +244,8 @@ fn guards(random: &mut Random, key: Key) -> Command {
     let probation = |random: &mut Random| Some(Arc::from(random.of(&["x", "y"])));
     match random.below(10) {
         0..4 => {
-            let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
+            let (token, fence) = (token(random), fence(random));
+            let ttl_ms = ttl_of(token, random);
             let fair = random.below(4) == 0;
             Command::Guarded { key, token, ttl_ms, fair, fence, marker: marker(random) }
         }
@@ -249,11 +260,12 @@ fn guards(random: &mut Random, key: Key) -> Command {
     }
 }
 
-/// The requests that are written at once. They must fit into the 16 KB that Redis reads at once,
-/// because Redis executes the rest after the commands of other connections. A handshake takes half
-/// of it, and a new connection begins with one.
-fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Planned> {
-    let count = random.of(&[1, 1, 1, 2, 3, 8]);
+/// The requests that are written at once. What a master finds when it resumes must fit into the
+/// 16 KB that it reads at once, because it executes the rest after the commands of other
+/// connections; so must what it finds of a connection that was reset. A handshake takes 14 KB of it,
+/// and a new connection begins with one.
+fn asks(random: &mut Random, slot: usize, is_bounded: bool) -> Vec<Planned> {
+    let count = if is_bounded { random.of(&[1, 2]) } else { random.of(&[1, 1, 1, 2, 3, 8]) };
     let mut asks = Vec::new();
     for _ in 0..count {
         if slot < LISTENERS && random.below(4) == 0 {
@@ -263,9 +275,11 @@ fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Planned> {
         }
     }
     let is_long = |request: &&mut Planned| {
-        matches!(request, Planned::Request(Request::Hello | Request::Lock(Command::Load(_))))
+        let Planned::Request(request) = request else { return false };
+        matches!(request, Request::Hello | Request::Lock(Command::Load(_)))
+            || is_bounded && matches!(request, Request::Mutant(..))
     };
-    for long in asks.iter_mut().filter(is_long).skip(usize::from(!is_paused)) {
+    for long in asks.iter_mut().filter(is_long).skip(usize::from(!is_bounded)) {
         *long = Planned::Request(Request::words(&[b"TIME"]));
     }
     asks
@@ -302,7 +316,8 @@ pub(crate) fn plan(seed: u64, steps: usize, persistence: Persistence) -> Vec<Ste
             620..700 => {
                 let how = random.of(&[Leave::Half, Leave::Whole, Leave::Reset]);
                 let slot = random.below(SLOTS);
-                Step::Leave(slot, asks(&mut random, slot, paused.is_some()), how)
+                let is_bounded = paused.is_some() || how == Leave::Reset;
+                Step::Leave(slot, asks(&mut random, slot, is_bounded), how)
             }
             700..910 => Step::Clock(change(&mut random)),
             910..920 => Step::Run(random.of(&[0.5, 1.0, 1.01, 20.0])),

@@ -95,7 +95,7 @@ pub(super) fn token(number: u8) -> Token {
     Token::new([number; redquorum_protocol::TOKEN_LEN])
 }
 
-pub(super) const fn number(token: Token) -> u8 {
+pub(super) fn number(token: Token) -> u8 {
     token.as_bytes()[0]
 }
 

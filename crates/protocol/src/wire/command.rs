@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use super::reply::{counted, granted, holder, is_forbidden_key, marker, place, readable};
 use super::{
-    BOOT, CERTIFY, DELETE, ErrorKind, Frame, GRANT, GUARDED, KEEP, PROBATION, PROBE, QUEUE, Script,
-    WATCH, channel_of, counter_of, decimal, errors, frame::write_parts, is_confirmation, scripts,
+    BOOT, CERTIFY, ErrorKind, Frame, GRANT, KEEP, PROBATION, PROBE, QUEUE, Script, WATCH,
+    channel_of, counter_of, decimal, errors, frame::write_parts, is_confirmation, scripts,
     write_command,
 };
 use crate::effect::{Fence, Key, WakeUp};
@@ -21,7 +21,8 @@ use crate::waiter::{Position, Waiter};
 #[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Command {
-    /// `SET key token NX PX ttl`: the plain acquire. If it is fair or has a fence, it is a script.
+    /// `SET key token NX PX ttl`: the plain acquire. If it is fair, shared or has a fence, it is a
+    /// script.
     Set {
         key: Key,
         token: Token,
@@ -118,10 +119,15 @@ impl Command {
         scripts(guarded).map(Self::Load)
     }
 
+    /// Whether it is a `SET`, and no script.
+    const fn is_plain(&self) -> bool {
+        matches!(self, Self::Set { token, fair: false, fence: None, .. } if !token.is_shared())
+    }
+
     /// How the reply to this command is read.
     pub const fn expect(&self) -> Expect {
         match self {
-            Self::Set { fair: false, fence: None, .. } => Expect::Set,
+            Self::Set { .. } if self.is_plain() => Expect::Set,
             Self::Set { fence, .. } => Expect::Grant { fenced: fence.is_some() },
             Self::Guarded { fence, .. } => Expect::Guarded { fenced: fence.is_some() },
             Self::Watch { .. } => Expect::Watch,
@@ -142,14 +148,12 @@ impl Command {
     /// The script that this command calls.
     pub const fn script(&self) -> Option<Script> {
         Some(match self {
-            Self::Set { fair: false, fence: None, .. } => return None,
-            Self::Set { .. } => GRANT,
-            Self::Guarded { .. } => GUARDED,
+            Self::Set { .. } if self.is_plain() => return None,
+            Self::Set { .. } | Self::Guarded { .. } => GRANT,
             Self::Watch { .. } => WATCH,
             Self::Keep { .. } => KEEP,
             Self::Certify { .. } => CERTIFY,
-            Self::Delete { .. } => DELETE,
-            Self::Enqueue { .. } | Self::Dequeue { .. } => QUEUE,
+            Self::Delete { .. } | Self::Enqueue { .. } | Self::Dequeue { .. } => QUEUE,
             _ => return None,
         })
     }
@@ -200,7 +204,7 @@ impl Command {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut digits = [[0; 20]; 3];
         match self {
-            Self::Set { key, token, ttl_ms, fair: false, fence: None } => {
+            Self::Set { key, token, ttl_ms, .. } if self.is_plain() => {
                 let ttl = decimal(*ttl_ms, &mut digits[0]);
                 write_command(out, &[b"SET", key, token.as_bytes(), b"NX", b"PX", ttl]);
             }
@@ -351,7 +355,7 @@ impl Command {
                 fence: Fence::parse(arguments.get(5..).unwrap_or_default())?,
             },
             [_, _, ours, ttl, fair, marker] | [_, _, _, ours, ttl, fair, marker, _, _]
-                if is(GUARDED) =>
+                if is(GRANT) =>
             {
                 Self::Guarded {
                     key,
@@ -379,7 +383,7 @@ impl Command {
             [_, _, ours, rest @ ..] if is(CERTIFY) => {
                 Self::Certify { key, token: token(ours)?, fence: Fence::parse(rest)?? }
             }
-            [_, ours, queue @ ..] if is(DELETE) => {
+            [_, ours, queue @ ..] if is(QUEUE) && token(ours).is_some() => {
                 let (wake_up, leave) = match queue {
                     [] => (WakeUp::First, None),
                     [b"count"] => (WakeUp::Count, None),

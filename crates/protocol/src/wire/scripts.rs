@@ -11,21 +11,89 @@ pub struct Script {
 }
 
 /// The scripts of every lock.
-pub const SCRIPTS: [Script; 5] = [DELETE, KEEP, GRANT, CERTIFY, QUEUE];
+pub const SCRIPTS: [Script; 4] = [KEEP, GRANT, CERTIFY, QUEUE];
 
-/// The further scripts of a lock with a guard.
-pub const GUARD_SCRIPTS: [Script; 2] = [GUARDED, WATCH];
+/// The further script of a lock with a guard.
+pub const GUARD_SCRIPTS: [Script; 1] = [WATCH];
 
-/// The queue of waiters for the resource `KEYS[1]`: two sorted sets. One has each waiter's
-/// position. The other has the millisecond of the master's clock at which the waiter is dropped
+/// What `KEYS[1]` holds: `value` is the text of an exclusive holder, `false` if there is no key, or
+/// an error if the key has another type. `shared` is then the shared token that ends last, if it is
+/// a sorted set of tokens. `shares` says whether the token `ARGV[1]` is a shared one.
+///
+/// A sorted set whose last member is no shared token belongs to another program: it is never
+/// changed.
+macro_rules! holder {
+    () => {
+        "\
+local value, shared = redis.pcall('GET', KEYS[1]), nil
+if type(value) == 'table' then
+  local last = redis.pcall('ZREVRANGE', KEYS[1], 0, 0)[1]
+  if last and #last == 21 and string.sub(last, 21) == 's' then shared = last end
+end
+"
+    };
+}
+
+/// `other`: the reply about another holder, or none.
+macro_rules! other {
+    () => {
+        "\
+local function other()
+  if not value then return 0 end
+  return {redis.call('PTTL', KEYS[1]), shared or string.sub(value, 1, 64)}
+end
+"
+    };
+}
+
+/// Removes the shared tokens whose end has come from the key. A token lives for the whole of its last
+/// millisecond, `now` included, as a key does.
+macro_rules! bury {
+    () => {
+        "\
+local gone = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now), 'LIMIT', 0, 1000)
+if #gone > 0 then redis.call('ZREM', KEYS[1], unpack(gone)) end
+"
+    };
+}
+
+/// `share`: adds the shared token `ARGV[1]` for this TTL, unless it is there and lives for longer.
+/// The key lives as long as the token that ends last. `only` adds no token that is not there.
+/// Returns whether it was there. `now` is in milliseconds.
+macro_rules! share {
+    () => {
+        concat!(
+            "\
+local function share(now, ttl, only)
+",
+            bury!(),
+            "\
+  local ends = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or nil)
+  if only and not ends then return false end
+  if not ends or ends < now + ttl then
+    redis.call('ZADD', KEYS[1], string.format('%.0f', now + ttl), ARGV[1])
+  end
+  if redis.call('PTTL', KEYS[1]) < ttl then redis.call('PEXPIRE', KEYS[1], ttl) end
+  return ends ~= nil
+end
+"
+        )
+    };
+}
+
+/// The queues of waiters for the resource `KEYS[1]`: sorted sets. One has the position of each
+/// waiter for an exclusive lease, another of each waiter for a shared one; both count in one
+/// sequence. The third has the millisecond of the master's clock at which the waiter is dropped
 /// unless it has asked again. A waiter that would stay for longer than any waiter asks for dates
 /// from before the clock was set back, and is dropped as well.
 ///
 /// `wake` publishes to the first waiter whose connection is subscribed, and lets it keep its
-/// position for three seconds more. It drops a waiter before that one whose connection is gone. Two
-/// kinds of waiters are not dropped, and also keep their positions for three seconds more. A waiter
-/// with the inbox 0 never subscribes: it looks by itself, and `wake` wakes none behind it. A waiter
-/// that has asked within the last second may be about to subscribe: `wake` goes on behind it.
+/// position for three seconds more. If that one waits for a shared lease, it wakes those that
+/// follow and wait for a shared lease, too. While shared holders have the resource (`held`), it
+/// wakes no other ones. It drops a waiter before that one whose connection is gone. Two kinds of
+/// waiters are not dropped, and also keep their positions for three seconds more. A waiter with the
+/// inbox 0 never subscribes: it looks by itself, and `wake` wakes none behind it. A waiter that has
+/// asked within the last second may be about to subscribe: `wake` goes on behind it.
 ///
 /// Permissions may forbid these commands. The key of a lock must go all the same, so these
 /// functions pass over errors of the queue. `denied` is then true if `PUBLISH` is forbidden: each
@@ -35,13 +103,14 @@ macro_rules! queue {
     () => {
         "\
 local denied, quiet = false, ARGV[2] == 'quiet'
-local queue, lapses = 'redquorum:queue:' .. KEYS[1], 'redquorum:lapse:' .. KEYS[1]
+local function milliseconds(time)
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local queue, readers, lapses = 'redquorum:queue:' .. KEYS[1], 'redquorum:readers:' .. KEYS[1], 'redquorum:lapse:' .. KEYS[1]
 local function drop(waiters)
   redis.pcall('ZREM', queue, unpack(waiters))
+  redis.pcall('ZREM', readers, unpack(waiters))
   redis.pcall('ZREM', lapses, unpack(waiters))
-end
-local function clock(time)
-  return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local function sweep(now)
   for _, range in ipairs({{'-inf', now}, {string.format('(%.0f', now + 15000), '+inf'}}) do
@@ -49,21 +118,29 @@ local function sweep(now)
     if #gone > 0 then drop(gone) end
   end
 end
-local function wake(now, asker)
+local function waiting(in_line, at)
+  local found = redis.pcall('ZRANGE', in_line, at, at, 'WITHSCORES')
+  return found[1], tonumber(found[2])
+end
+local function wake(now, asker, held)
   sweep(now)
-  local at = 0
+  local at, past, woken = 0, 0, held
   for _ = 1, 100 do
-    local first = redis.pcall('ZRANGE', queue, at, at)[1]
-    if not first or first == asker then return end
+    local first, position = waiting(queue, at)
+    local reader, place = waiting(readers, past)
+    local reads = reader and (not first or place <= position)
+    if reads then first = reader end
+    if not first or woken and not reads or first == asker and not reads then return end
     local inbox, id = string.sub(first, 1, 16), string.sub(first, 17)
-    local looks = inbox == '0000000000000000'
+    local looks = inbox == '0000000000000000' or first == asker
     local sent = looks or quiet or redis.pcall('PUBLISH', 'redquorum:wake:' .. inbox, id)
-    local woken = not looks and sent ~= 0
+    local hears = looks or sent ~= 0
     denied = denied or type(sent) == 'table'
-    if woken or looks or (tonumber(redis.pcall('ZSCORE', lapses, first) or 0) or 0) > now + 14000 then
-      redis.pcall('ZADD', lapses, 'XX', 'LT', now + 3000, first)
-      if woken or looks then return end
-      at = at + 1
+    if hears or (tonumber(redis.pcall('ZSCORE', lapses, first) or 0) or 0) > now + 14000 then
+      if first ~= asker then redis.pcall('ZADD', lapses, 'XX', 'LT', now + 3000, first) end
+      if hears and not reads then return end
+      woken = woken or hears
+      if reads then past = past + 1 else at = at + 1 end
     else
       drop({first})
     end
@@ -73,53 +150,44 @@ end
     };
 }
 
-/// Compare-and-delete. Returns 1 if it deleted the key and 0 if there is no such key. For another
+/// Whether a waiter is in a queue of the resource, by `EXISTS`. A user may have no right to the
+/// queue of those that wait for a shared lease.
+macro_rules! in_line {
+    () => {
+        "\
+in_line = redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1], 'redquorum:readers:' .. KEYS[1])
+if type(in_line) == 'table' then in_line = redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) end
+"
+    };
+}
+
+/// Compare-and-delete, and the queue of waiters: both wake waiters, so they are one script. The first
+/// argument is a token or a waiter.
+///
+/// **With a token** it returns 1 if it deleted the key and 0 if there is no such key. For another
 /// key it returns what is left of the TTL (−1: it has none) and the start of the value. A key of
-/// another type is an error.
+/// another type is an error. A shared token is deleted from among the shared holders; if others are
+/// left, the key lives as long as the one that ends last.
 ///
 /// Unless `ARGV[2]` is `none`, the waiter `ARGV[3]`, if there is one, leaves the queue, and the
 /// reply to a deletion is 1 plus the number of waiters. Before that, if the key is gone and
 /// `ARGV[2]` is `first`, `quiet` or missing, the first waiter is woken. If a permission for the
 /// queue is missing, the reply to a deletion is negative, so that the client asks for less from
 /// then on: −1 without the queue, else −1 less the number of waiters.
-pub const DELETE: Script = Script {
-    source: concat!(
-        "\
-local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then return value end
-local ours = value == ARGV[1]
-if ours then redis.call('DEL', KEYS[1]) end
-local waiters, known = 0, ARGV[2] ~= 'none' and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1])
-local forbidden = type(known) == 'table'
-if known == 1 then
-",
-        queue!(),
-        "\
-if ARGV[3] then drop({ARGV[3]}) end
-local time = ARGV[2] ~= 'count' and (ours or not value) and redis.pcall('TIME')
-if time and time[1] then wake(clock(time)) end
-waiters = tonumber(redis.pcall('ZCARD', queue)) or 0
-forbidden = denied
-if denied and waiters == 0 then waiters = 1 end
-end
-if ours then return forbidden and -1 - waiters or 1 + waiters end
-if not value then return 0 end
-return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
-"
-    ),
-    sha1: "df2005c3efd358a97f4d47b5649c748a594bbe8e",
-};
-
-/// Gives the waiter `ARGV[1]` a position in the queue, or keeps it:
+///
+/// **With a waiter** it gives the waiter a position in the queue, or keeps it:
 ///
 /// * the position that it has, or the one behind all others if it has none, but not before
 ///   `ARGV[2]`;
 /// * with `ARGV[3]`, exactly `ARGV[2]`.
 ///
-/// Returns the position and how many waiters are before it. If the resource is held, it adds what
+/// It returns the position and how many waiters are before it. If the resource is held, it adds what
 /// is left of the TTL and the start of the value; for a key of another type it adds the TTL only.
 /// If the resource is free, it wakes the first waiter, unless that is this one or this one need not
 /// be first (`ARGV[2]` is `=`, for the number 0).
+///
+/// A waiter for a shared lease counts only those before it that wait for an exclusive one, and for
+/// it a resource with shared holders is free.
 ///
 /// It writes nothing if the resource is held, and the waiter has its position and two thirds of its
 /// time.
@@ -133,10 +201,55 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 /// the resource is free.
 pub const QUEUE: Script = Script {
     source: concat!(
+        holder!(),
+        other!(),
+        "\
+local releases, ours, forbidden = #ARGV[1] < 32, false, false
+if releases then
+  if type(value) == 'table' and not shared then return value end
+  if shared then
+    ours = redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= false
+  else
+    ours = value == ARGV[1]
+  end
+  if ours and not shared then
+    redis.call('DEL', KEYS[1])
+    value = false
+  elseif ours then
+    redis.call('ZREM', KEYS[1], ARGV[1])
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+",
+        bury!(),
+        "\
+    local last = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+    shared = last[1]
+    if shared then redis.call('PEXPIRE', KEYS[1], string.format('%.0f', last[2] - now)) else value = false end
+  end
+  local in_line = 0
+  if ARGV[2] ~= 'none' then
+",
+        in_line!(),
+        "\
+    forbidden = type(in_line) == 'table'
+  end
+  if forbidden or in_line == 0 then return ours and (forbidden and -1 or 1) or other() end
+end
+",
         queue!(),
         "\
+if releases then
+  if ARGV[3] then drop({ARGV[3]}) end
+  local time = ARGV[2] ~= 'count' and (not value or shared) and redis.pcall('TIME')
+  if time and time[1] then wake(milliseconds(time), nil, value) end
+  local waiters = (tonumber(redis.pcall('ZCARD', queue)) or 0) + (tonumber(redis.pcall('ZCARD', readers)) or 0)
+  if denied and waiters == 0 then waiters = 1 end
+  return ours and (denied and -1 - waiters or 1 + waiters) or other()
+end
 local function pass(now)
-  local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
+  local first, position = waiting(queue, 0)
+  local reader, place = waiting(readers, 0)
+  if reader and (not first or place <= position) then first = reader end
   local turn = first and tonumber(redis.call('ZSCORE', lapses, first) or nil)
   if not turn or turn > now + 2500 then return end
   local last = math.max(turn, now + 1500)
@@ -145,39 +258,50 @@ local function pass(now)
     redis.call('ZADD', lapses, 'XX', last, silent)
   end
 end
-local waiter, now = ARGV[1], clock(redis.call('TIME'))
+local waiter, now = ARGV[1], milliseconds(redis.call('TIME'))
+local reads = string.sub(waiter, 33) == 's'
+local line = reads and readers or queue
+local free = not value or reads and shared
 if ARGV[2] == '-' then
-  redis.call('ZREM', queue, waiter)
+  redis.call('ZREM', line, waiter)
   redis.call('ZREM', lapses, waiter)
-  if ARGV[3] and redis.call('EXISTS', KEYS[1]) == 0 then wake(now) end
+  if ARGV[3] and (not value or shared) then wake(now, nil, value) end
   return 0
 end
 sweep(now)
-local position, ours = tonumber(ARGV[2]) or 0, tonumber(redis.call('ZSCORE', queue, waiter) or nil)
+local position, ours = tonumber(ARGV[2]) or 0, tonumber(redis.call('ZSCORE', line, waiter) or nil)
 if not ARGV[3] then
-  local last = ours or (redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0) + 1
+  local last = ours
+  for _, each in ipairs(last and {} or {queue, readers}) do
+    last = math.max(last or 1, (redis.pcall('ZREVRANGE', each, 0, 0, 'WITHSCORES')[2] or 0) + 1)
+  end
   position = math.max(position, last)
 end
-local left, value = redis.call('PTTL', KEYS[1]), redis.pcall('GET', KEYS[1])
+local left = redis.call('PTTL', KEYS[1])
 local lapse = tonumber(redis.call('ZSCORE', lapses, waiter) or 0)
-if position ~= ours or lapse < now + 10000 or not value then
-  redis.call('ZADD', queue, position, waiter)
+if position ~= ours or lapse < now + 10000 or free then
+  redis.call('ZADD', line, position, waiter)
   redis.call('ZADD', lapses, now + 15000, waiter)
-  redis.call('PEXPIRE', queue, 15000)
+  redis.call('PEXPIRE', line, 15000)
   redis.call('PEXPIRE', lapses, 15000)
 end
-local before = redis.call('ZRANK', queue, waiter)
-if value == false and before > 0 and ARGV[2] ~= '=' then
-  wake(now, waiter)
-  pass(now)
-  before = redis.call('ZRANK', queue, waiter)
+local function ahead()
+  if reads then return redis.call('ZCOUNT', queue, '-inf', string.format('(%.0f', position)) end
+  local found = redis.pcall('ZCOUNT', readers, '-inf', position)
+  return redis.call('ZRANK', queue, waiter) + (tonumber(found) or 0)
 end
-if type(value) == 'table' then return {position, before, left} end
-if not value then return {position, before} end
-return {position, before, left, string.sub(value, 1, 64)}
+local before = ahead()
+if free and before > 0 and ARGV[2] ~= '=' then
+  wake(now, waiter, value)
+  if not value then pass(now) end
+  before = ahead()
+end
+if free then return {position, before} end
+if type(value) == 'table' and not shared then return {position, before, left} end
+return {position, before, left, shared or string.sub(value, 1, 64)}
 "
     ),
-    sha1: "f1971411c386c8fb303616b1ba5bb9514eebdeb7",
+    sha1: "0b4dae57ea59ab85eb2ee18d547adc2d5d13a61a",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes
@@ -223,7 +347,8 @@ local function clamp(hint, now) return math.min(tonumber(hint), now + 1000000) e
 
 /// Compare-and-expire. Returns 1 if the key is still ours and lives at least as long as asked: its
 /// TTL is never shortened. Returns 2 if the key was missing and is created again, and 0 if it is
-/// missing. For another key it returns what [`DELETE`] does.
+/// missing. For another key it returns what [`QUEUE`] does. A shared token is looked for among the
+/// shared holders, and added to them again.
 ///
 /// With a counter, a repair raises it first, as a grant does. Otherwise the master remembers the
 /// counter for longer, or again if it was lost.
@@ -232,9 +357,17 @@ pub const KEEP: Script = Script {
         raise!(),
         micros!(),
         clamp!(),
+        holder!(),
+        other!(),
         "\
-local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then return value end
+if type(value) == 'table' and not shared then return value end
+if #ARGV[1] == 21 and (shared or not value) then
+",
+        share!(),
+        "\
+local kept = share(math.floor(micros() / 1000), tonumber(ARGV[2]), ARGV[3] == '0')
+return kept and 1 or ARGV[3] == '0' and 0 or 2
+end
 if value == ARGV[1] then
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -249,104 +382,85 @@ if value == ARGV[1] then
   end
   return 1
 end
-if value then return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)} end
-if ARGV[3] == '0' then return 0 end
+if value or ARGV[3] == '0' then return other() end
 if KEYS[2] and not raise(1, clamp(ARGV[4], micros()), tonumber(ARGV[5])) then return redis.error_reply(spent) end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 2
 "
     ),
-    sha1: "a5ac9a14963dea2a21b1bea047fb3797e9a6c686",
+    sha1: "13a91784693f6889ad8caf7afeb3e6343ab21184",
 };
 
-/// Whether a fair acquire has to enqueue: a waiter is in the queue. Where permissions forbid queues
-/// there is no order.
-macro_rules! queued {
-    () => {
-        "\
-local queued = ARGV[3] == '1' and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) == 1
-"
-    };
-}
-
-/// Sets the key and raises the counter, if there is a hint. Returns the first of three values if it
-/// sets nothing, the second without a counter, and the third for the number of the grant, `count`.
-macro_rules! grant {
-    ($refused:literal, $plain:literal, $counted:literal) => {
-        concat!(
-            "\
-if queued or not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return ",
-            $refused,
-            " end
-if not hint then return ",
-            $plain,
-            " end
-local count = raise(1, hint, tonumber(ARGV[#ARGV]))
-if count then return ",
-            $counted,
-            " end
-redis.call('DEL', KEYS[1])
-return redis.error_reply(spent)
-"
-        )
-    };
-}
-
 /// `SET NX PX`, and raises the counter if there is one. Returns the number of the grant, or 1
-/// without a counter; 0 if there is a key, or if `ARGV[3]` is 1 and a waiter is in the queue.
+/// without a counter; 0 if there is a key, or if `ARGV[3]` is 1 and a waiter is in the queue. Where
+/// permissions forbid queues there is no order.
+///
+/// A shared token is granted beside other shared ones, and gets no number. With 1 for `ARGV[3]`, it
+/// is not granted while a waiter for an exclusive lease is in the queue.
+///
+/// Under a guard the boot marker is the last key, and `ARGV[4]` the value that it must have: the
+/// number of arguments is even. If the marker is another one, the script returns that and grants
+/// nothing. Each reply then ends with the master's clock in microseconds.
 pub const GRANT: Script = Script {
     source: concat!(
         raise!(),
         micros!(),
         clamp!(),
-        queued!(),
         "\
-local hint = KEYS[2] and clamp(ARGV[4], micros())
+local now, guarded = micros(), #ARGV % 2 == 0
+local function reply(number) return guarded and {number, now} or number end
+if guarded then
+  local marker = redis.pcall('GET', KEYS[#KEYS])
+  if type(marker) == 'table' then return marker end
+  if marker ~= ARGV[4] then return {string.sub(marker or '', 1, 257), now} end
+end
+if #ARGV[1] == 21 then
 ",
-        grant!("0", "1", "count")
+        holder!(),
+        "\
+  if value and not shared then return reply(0) end
+  if ARGV[3] == '1' and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) == 1 then return reply(0) end
+",
+        share!(),
+        "\
+  share(math.floor(now / 1000), tonumber(ARGV[2]))
+  return reply(1)
+end
+if ARGV[3] == '1' then
+  local in_line
+",
+        in_line!(),
+        "\
+  if tonumber(in_line) and in_line > 0 then return reply(0) end
+end
+local hint = #ARGV > 4 and clamp(ARGV[#ARGV - 1], now)
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return reply(0) end
+if not hint then return reply(1) end
+local count = raise(1, hint, tonumber(ARGV[#ARGV]))
+if count then return reply(count) end
+redis.call('DEL', KEYS[1])
+return redis.error_reply(spent)
+"
     ),
-    sha1: "f63ea3d5dc7f66b91a6c239ce741f858ba4a0e52",
+    sha1: "f6b2a2f8ebf7aba53928d0b0fc6d69d89de21537",
 };
 
 /// Raises the counter to at least a number, if the key is still ours, and returns the number at
-/// which it stands. Otherwise returns what [`DELETE`] does.
+/// which it stands. Otherwise returns what [`QUEUE`] does.
 pub const CERTIFY: Script = Script {
     source: concat!(
         raise!(),
+        holder!(),
+        other!(),
         "\
-local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then return value end
+if type(value) == 'table' and not shared then return value end
 if value == ARGV[1] then
   return raise(0, tonumber(ARGV[2]), tonumber(ARGV[3])) or redis.error_reply(spent)
 end
-if not value then return 0 end
-return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
+return other()
 "
     ),
-    sha1: "0cc1751fce06d3266bdd0d709c1b0669a32b6f04",
-};
-
-/// Does what [`GRANT`] does, but only if the boot marker has the expected value, `ARGV[4]`. The
-/// marker is the last key. Returns the marker if it is another one, and then sets nothing. Each
-/// reply ends with the master's clock in microseconds.
-pub const GUARDED: Script = Script {
-    source: concat!(
-        raise!(),
-        micros!(),
-        clamp!(),
-        "\
-local now = micros()
-local marker = redis.pcall('GET', KEYS[#KEYS])
-if type(marker) == 'table' then return marker end
-if marker ~= ARGV[4] then return {string.sub(marker or '', 1, 257), now} end
-",
-        queued!(),
-        "\
-local hint = #KEYS == 3 and clamp(ARGV[5], now)
-",
-        grant!("{0, now}", "{1, now}", "{count, now}")
-    ),
-    sha1: "17d2ab9be6215a86fe6d4eac33b3782de7f15084",
+    sha1: "1b78629bad7a7c327be9d29bcf73125487124d0f",
 };
 
 /// Returns the boot marker `KEYS[1]` and the probation key `KEYS[2]`, each empty if there is none,

@@ -131,7 +131,7 @@ fn a_plain_release_sends_the_token_alone() {
     let end = b"\r\n$1\r\n1\r\n$1\r\nr\r\n$20\r\n01234567890123456789\r\n";
     let mut out = Vec::new();
     release.encode(&mut out);
-    assert_eq!(out, [start, DELETE.sha1.as_bytes(), end].concat());
+    assert_eq!(out, [start, QUEUE.sha1.as_bytes(), end].concat());
 }
 
 #[test]

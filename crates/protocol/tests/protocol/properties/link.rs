@@ -155,7 +155,7 @@ fn fence(tag: u64) -> Option<Fence> {
 }
 
 fn key_of(token: Token) -> Key {
-    Key::from(token.as_bytes().as_slice())
+    Key::from(token.as_bytes())
 }
 
 impl LinkWorld {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{Outcome, stats::LinkState};
-use redquorum_protocol::wire::{GUARDED, WATCH};
+use redquorum_protocol::wire::{GRANT, WATCH};
 use tokio::time::sleep;
 
 use super::scripted::{Args, Reaction, Scripted};
@@ -53,7 +53,7 @@ impl Replies {
             [b"EVALSHA", sha, ..] if *sha == WATCH.sha1.as_bytes() => {
                 of(&self.watch, &pair("", "x"))
             }
-            [b"EVALSHA", sha, ..] if *sha == GUARDED.sha1.as_bytes() => {
+            [b"EVALSHA", sha, ..] if *sha == GRANT.sha1.as_bytes() => {
                 of(&self.grant, &format!("*2\r\n:1\r\n{TIME}"))
             }
             _ => Reaction::Well,
