@@ -87,6 +87,12 @@ pub(crate) struct Context<'a> {
     pub(crate) out: &'a mut Vec<Effect>,
 }
 
+/// A token for one attempt.
+fn fresh(config: LockConfig, rng: &mut dyn Rng) -> Token {
+    let token = rng.token();
+    if config.is_shared() { token.shared() } else { token }
+}
+
 /// The machine of one acquire.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acquire {
@@ -146,7 +152,7 @@ impl Acquire {
             give_up: cx.now.plus(policy.wait),
             explain: policy.explain,
             attempt: 0,
-            token: cx.rng.token(),
+            token: fresh(config, cx.rng),
             votes: Votes::open(config.nodes(), cx.now),
             clocks: Vec::new(),
             certification: None,
@@ -175,7 +181,7 @@ impl Acquire {
 
     /// Attempts again, under a fresh token (R4).
     fn again(&mut self, first: Option<NodeId>, cx: &mut Context<'_>) {
-        self.token = cx.rng.token();
+        self.token = fresh(self.config, cx.rng);
         self.ask(first, cx);
     }
 
@@ -219,8 +225,10 @@ impl Acquire {
 
     fn send(&self, node: NodeId) -> Effect {
         let (token, ttl_ms) = (self.token, self.config.key_ttl_ms());
-        let request =
-            VoteRequest::Set { token, ttl_ms, fair: self.is_first_fair(), fence: self.fence };
+        // A shared lease comes after waiters for an exclusive one, fair or not: those would never be
+        // granted while shared leases overlap.
+        let fair = self.is_first_fair() || self.config.is_shared() && self.positions.is_none();
+        let request = VoteRequest::Set { token, ttl_ms, fair, fence: self.fence };
         Effect::Send { node, step: RoundId::Attempt(self.attempt), request }
     }
 

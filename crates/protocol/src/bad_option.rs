@@ -66,6 +66,10 @@ pub enum BadOption {
     ClientName,
     /// An owner asks for a fencing token, but holds the resource without one.
     HeldUnfenced,
+    /// An owner asks for an exclusive lease, but holds a shared one.
+    HeldShared,
+    /// A fencing token for a shared lease.
+    SharedFenced,
 }
 
 impl fmt::Display for BadOption {
@@ -164,6 +168,14 @@ impl fmt::Display for BadOption {
             Self::HeldUnfenced => f.write_str(
                 "this owner holds the resource without a fencing token, and a lease gets none later: ask \
                  for one the first time, or release it before",
+            ),
+            Self::HeldShared => f.write_str(
+                "this owner shares the resource with others, and would wait for itself: release the \
+                 shared lease before, or ask for an exclusive one the first time",
+            ),
+            Self::SharedFenced => f.write_str(
+                "a shared lease has no fencing token, since its holders do not exclude each other: ask for \
+                 an exclusive lease in order to write, or leave the token out",
             ),
         }
     }

@@ -52,6 +52,7 @@ pub struct LockConfig {
     ttl_drift: Duration,
     node_timeout: Duration,
     fencing: Option<Duration>,
+    shared: bool,
     /// The longest TTL on which a guard relies.
     max_ttl: Option<Duration>,
     /// How much a master's clock may gain unnoticed.
@@ -100,6 +101,7 @@ impl LockConfig {
             ttl_drift,
             node_timeout,
             fencing: None,
+            shared: false,
             max_ttl: None,
             clock_bound: Duration::ZERO,
         })
@@ -113,7 +115,7 @@ impl LockConfig {
         let config = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
         let config = config.with_lock_delay(self.lock_delay)?;
         let config = self.max_ttl.map_or(Ok(config), |max_ttl| config.with_max_ttl(max_ttl))?;
-        Ok(config.with_clock_bound(self.clock_bound)?.fenced_as(self))
+        Ok(config.with_clock_bound(self.clock_bound)?.of_the_kind_of(self))
     }
 
     /// This config, with masters that keep the key for `lock_delay` longer. Writes that are under
@@ -143,12 +145,27 @@ impl LockConfig {
     /// # Errors
     /// [`BadOption::FencingCounterTtl`] unless TTL + lock delay ≤ `memory` ≤
     /// [`MAX_FENCING_COUNTER_TTL`]. If the lease asks for a longer TTL later, masters remember the
-    /// counter for that long.
+    /// counter for that long. [`BadOption::SharedFenced`] for a shared lease.
     pub fn with_fencing(self, memory: Duration) -> Result<Self, BadOption> {
+        if self.shared {
+            return Err(BadOption::SharedFenced);
+        }
         if memory < self.key_ttl() || memory > MAX_FENCING_COUNTER_TTL {
             return Err(BadOption::FencingCounterTtl { memory, ttl: self.key_ttl() });
         }
         Ok(Self { fencing: Some(memory), ..self })
+    }
+
+    /// This config for a lease that others may share: it excludes exclusive leases only.
+    ///
+    /// # Errors
+    /// [`BadOption::SharedFenced`] for a lease with a fencing token. Holders of a shared lease do
+    /// not exclude each other, so their tokens would show no order.
+    pub const fn with_sharing(self) -> Result<Self, BadOption> {
+        if self.fencing.is_some() {
+            return Err(BadOption::SharedFenced);
+        }
+        Ok(Self { shared: true, ..self })
     }
 
     /// This config under a guard. The guard is safe only if no key has a longer TTL than `max_ttl`:
@@ -186,8 +203,9 @@ impl LockConfig {
         self.clock_bound
     }
 
-    pub(crate) const fn fenced_as(self, other: Self) -> Self {
-        Self { fencing: other.fencing, ..self }
+    /// This config, fenced or shared as another one is.
+    pub(crate) const fn of_the_kind_of(self, other: Self) -> Self {
+        Self { fencing: other.fencing, shared: other.shared, ..self }
     }
 
     /// The fence that a master receives for its counter, if the lease has a fencing token.
@@ -200,6 +218,11 @@ impl LockConfig {
     /// Whether the lease has a fencing token.
     pub const fn is_fenced(self) -> bool {
         self.fencing.is_some()
+    }
+
+    /// Whether other leases may share the resource with the lease.
+    pub const fn is_shared(self) -> bool {
+        self.shared
     }
 
     /// The number of masters.

@@ -18,8 +18,8 @@ const SHARED: u8 = b's';
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token {
     bytes: [u8; TOKEN_LEN + 1],
-    /// How many of them are on the wire.
-    len: u8,
+    /// Whether the last of them is on the wire.
+    shared: bool,
 }
 
 impl Token {
@@ -31,18 +31,18 @@ impl Token {
             bytes[at] = random[at];
             at += 1;
         }
-        Self { bytes, len: TOKEN_LEN as u8 }
+        Self { bytes, shared: false }
     }
 
     /// The shared token with the same random bytes.
     #[must_use]
     pub const fn shared(self) -> Self {
-        Self { len: TOKEN_LEN as u8 + 1, ..self }
+        Self { shared: true, ..self }
     }
 
     /// Whether it is the token of a shared lease.
     pub const fn is_shared(&self) -> bool {
-        self.len as usize > TOKEN_LEN
+        self.shared
     }
 
     /// This token with other random bytes.
@@ -54,7 +54,7 @@ impl Token {
 
     /// The token's bytes, as they are on the wire.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        &self.bytes[..TOKEN_LEN + usize::from(self.shared)]
     }
 
     /// The token with exactly these bytes, if they can be one.
@@ -76,7 +76,7 @@ impl Ord for Token {
             let [a, b, c, d, e, f, g, h, ..] = it.bytes;
             u64::from_be_bytes([a, b, c, d, e, f, g, h])
         };
-        let rest = || (self.bytes, self.len).cmp(&(other.bytes, other.len));
+        let rest = || (self.bytes, self.shared).cmp(&(other.bytes, other.shared));
         first(self).cmp(&first(other)).then_with(rest)
     }
 }

@@ -130,7 +130,9 @@ impl Acquire {
     /// Gets a waiter id, if it may use queues and has none yet.
     pub(super) fn enter(&mut self, rng: &mut dyn Rng) {
         if self.positions.is_none() && (self.fair || self.wait.wants) {
-            self.positions = Some(Positions::new(WaiterId::new(rng.random()), self.config.nodes()));
+            let id = WaiterId::new(rng.random());
+            let id = if self.config.is_shared() { id.shared() } else { id };
+            self.positions = Some(Positions::new(id, self.config.nodes()));
         }
     }
 

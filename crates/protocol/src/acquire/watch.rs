@@ -99,8 +99,11 @@ impl Watch {
         matches!(known, Some(Known::Held(_, holder)) if self.shown(*holder) == 1)
     }
 
+    /// How many masters show this holder. A master names only one of its shared holders, and each of
+    /// them may have a quorum: they count as one.
     fn shown(&self, holder: Option<Token>) -> usize {
-        let same = |known: &&Known| matches!(known, Known::Held(_, other) if *other == holder);
-        self.known.iter().filter(same).count()
+        let shares = |token: Option<Token>| token.is_some_and(|token| token.is_shared());
+        let same = |other| other == holder || shares(other) && shares(holder);
+        self.known.iter().filter(|known| matches!(known, Known::Held(_, it) if same(*it))).count()
     }
 }

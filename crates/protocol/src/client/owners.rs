@@ -6,6 +6,8 @@
 //! - A request with a TTL of its own extends the lease first, if that moves the deadline to a later
 //!   time. It does not replace a round that another caller waits for. If its own round is replaced,
 //!   it tries again.
+//! - An owner of an exclusive lease that asks for a shared one gets another handle of it. The owner of
+//!   a shared lease that asks for an exclusive one is refused: it would wait for itself.
 //! - If the extension fails, the request fails, and the lease stays as it is. If the lease is lost
 //!   meanwhile, the request asks the masters like any other.
 //!
@@ -109,9 +111,19 @@ impl<C: ClaimMachine> Client<C> {
         let Some(owner_key) = self.owner_key(id) else { return };
         let Some(entry) = self.claims.get(&id) else { return };
         let extend = entry.request.reentry.is_some_and(|reentry| reentry.extend);
-        let fenced = entry.request.config.is_fenced();
-        if fenced && self.hold(lease).is_some_and(|hold| hold.fencing_token().is_none()) {
-            self.return_handle(id, lease, State::Refused(Refusal::HeldUnfenced), cx);
+        let config = entry.request.config;
+        let refusal = self.hold(lease).and_then(|hold| {
+            if hold.token().is_shared() && !config.is_shared() {
+                // It would wait for itself.
+                Some(Refusal::HeldShared)
+            } else if config.is_fenced() && hold.fencing_token().is_none() {
+                Some(Refusal::HeldUnfenced)
+            } else {
+                None
+            }
+        });
+        if let Some(refusal) = refusal {
+            self.return_handle(id, lease, State::Refused(refusal), cx);
         } else if extend {
             self.owners.entry(owner_key).or_default().extending.push(id);
             self.set_state(id, State::Extending(lease, Round::Other), cx);

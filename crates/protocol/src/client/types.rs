@@ -82,6 +82,8 @@ pub struct Reentry {
 pub enum Refusal {
     /// The request asks for a fencing token, and the lease has none.
     HeldUnfenced,
+    /// The request asks for an exclusive lease, and the lease is a shared one.
+    HeldShared,
     /// The lease was not extended: how the round ended, and its votes.
     NotExtended(Extension, Votes),
 }

@@ -122,7 +122,7 @@ impl<C: ClaimMachine> Client<C> {
     /// whole client.
     pub fn acts_at(&self) -> Time {
         debug_assert!(self.claims.keys().all(|id| self.ends_by_itself(*id)));
-        debug_assert!(self.queues.ahead().all(|id| self.has_end(id)), "a queue waits for ever");
+        debug_assert!(self.queues.started().all(|id| self.has_end(id)), "a queue waits for ever");
         let links = self.links.iter().map(Link::next_wake);
         links.min().unwrap_or(Time::NEVER).min(self.leases_wake_at())
     }

@@ -1,7 +1,8 @@
 //! Wait queues: which request of this process asks the masters for a resource, and what happens to
 //! the requests behind it.
 //!
-//! Requests for one resource wait in a local [`Queue`]; the first one asks the masters. A request
+//! Requests for one resource wait in a local [`Queue`]; the first one asks the masters, and with it
+//! those behind it that share the resource. A request
 //! whose wait is over reports what the latest claim has found, and sends nothing. If that claim has
 //! found nothing yet, the request makes one attempt outside the queue.
 
@@ -35,8 +36,13 @@ struct WaitQueue {
 
 impl WaitQueues {
     /// Adds a request. Returns its turn, if that is now.
-    pub(super) fn join(&mut self, now: Time, key: &Key, id: ClaimId) -> Option<Turn> {
-        let first = self.queues.entry(key.clone()).or_default().queue.join(id);
+    pub(super) fn join(
+        &mut self,
+        now: Time,
+        key: &Key,
+        (id, shared): (ClaimId, bool),
+    ) -> Option<Turn> {
+        let first = self.queues.entry(key.clone()).or_default().queue.join(id, shared);
         first.then(|| self.recent_releases.turn(now, key))
     }
 
@@ -62,14 +68,14 @@ impl WaitQueues {
         }
     }
 
-    /// The request ahead in each queue.
-    pub(super) fn ahead(&self) -> impl Iterator<Item = ClaimId> {
-        self.queues.values().filter_map(|it| it.queue.ahead().copied())
+    /// The requests whose turn has come, in each queue.
+    pub(super) fn started(&self) -> impl Iterator<Item = ClaimId> {
+        self.queues.values().flat_map(|it| it.queue.started().copied())
     }
 
-    /// Whether others wait behind this request, which is first.
+    /// Whether others wait behind this request, whose turn has come.
     pub(super) fn has_others(&self, key: &Key, id: ClaimId) -> bool {
-        let waits = |it: &WaitQueue| it.queue.ahead() == Some(&id) && it.queue.has_waiting();
+        let waits = |it: &WaitQueue| it.queue.is_started(&id) && it.queue.has_waiting();
         self.queues.get(key).is_some_and(waits)
     }
 
@@ -111,8 +117,9 @@ impl<C: ClaimMachine> Client<C> {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         entry.state = State::Queued;
         entry.queued = now < entry.give_up;
+        let claim = (id, entry.request.config.is_shared());
         let turn =
-            if entry.queued { self.queues.join(now, &entry.key, id) } else { Some(Turn::First) };
+            if entry.queued { self.queues.join(now, &entry.key, claim) } else { Some(Turn::First) };
         self.start_next(turn.map(|turn| (id, turn)), cx);
     }
 
@@ -127,6 +134,7 @@ impl<C: ClaimMachine> Client<C> {
             let Some(entry) = self.claims.get_mut(&id) else { return };
             let queued = entry.queued;
             let over = queued && cx.now() >= entry.give_up;
+            let shared = queued && entry.request.config.is_shared();
             let key = entry.key.clone();
             match if over { self.verdict(cx.now(), &key) } else { None } {
                 Some((why, votes)) => {
@@ -138,6 +146,11 @@ impl<C: ClaimMachine> Client<C> {
                         queue.latest = Some(id);
                     }
                     self.begin(id, turn, cx);
+                    if shared {
+                        // Those behind it share its turn. A waiter that goes first goes before all.
+                        let with = if turn == Turn::Yielded { turn } else { Turn::First };
+                        next = self.queues.next(&key, |queue| Some((queue.start()?, with)));
+                    }
                 }
             }
         }
@@ -148,8 +161,10 @@ impl<C: ClaimMachine> Client<C> {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         debug_assert!(matches!(entry.state, State::Queued), "a request begins once");
         let wait = entry.give_up.since(cx.now());
-        let fair = self.config.fair && entry.request.fair;
         let (explain, wake_ups) = (entry.request.explain, self.config.wake_ups);
+        // Waiters for a shared lease keep the order of the masters' queues, fair or not.
+        let ordered = entry.request.config.is_shared() && wake_ups && !wait.is_zero();
+        let fair = (self.config.fair || ordered) && entry.request.fair;
         let policy = WaitPolicy { wait, explain, wake_ups, fair, turn };
         let (seed, config) = (entry.request.seed.clone(), entry.request.config);
         let mut effects = core::mem::take(&mut self.effects);
@@ -160,11 +175,11 @@ impl<C: ClaimMachine> Client<C> {
         self.route(id, &key, effects, cx);
     }
 
-    /// Whether a request with a place in the local queue is the first in it.
+    /// Whether the turn of a request with a place in the local queue has come.
     fn has_its_turn(&self, id: ClaimId) -> bool {
         self.claims.get(&id).is_none_or(|entry| {
             let queue = self.queues.queues.get(&entry.key);
-            !entry.queued || queue.is_some_and(|it| it.queue.ahead() == Some(&id))
+            !entry.queued || queue.is_some_and(|it| it.queue.is_started(&id))
         })
     }
 
@@ -173,12 +188,12 @@ impl<C: ClaimMachine> Client<C> {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         entry.queued = false;
         let key = entry.key.clone();
-        // A request that is not first has no turn to pass on.
-        self.queues.leave(&key, id);
+        let next = self.queues.leave(&key, id);
         match self.verdict(cx.now(), &key) {
             Some((why, votes)) => self.refuse(id, why, votes, cx),
             None => self.begin(id, Turn::First, cx),
         }
+        self.start_next(next, cx);
     }
 
     pub(super) fn refuse(
