@@ -83,6 +83,12 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAsked => f.write_str("held by another"),
+            Self::Lease { left_ms, token } if token.is_shared() => {
+                write!(
+                    f,
+                    "shared by token {token:?}, and others for less, for another {left_ms} ms"
+                )
+            }
             Self::Lease { left_ms, token } => {
                 write!(f, "held by token {token:?} for another {left_ms} ms")
             }

@@ -13,7 +13,7 @@ use crate::error::{AcquireError, RunError};
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::report::Report;
-use crate::shared::{ClaimCell, Found, LockState};
+use crate::shared::{ClaimCell, Found, Kind, LockState};
 use crate::trace::{self, Span};
 
 /// The longest sleep of a task that waits for another task of its process: there may be thousands.
@@ -38,7 +38,7 @@ struct Request {
     key: Result<Key, AcquireError>,
     ttl: Option<Duration>,
     wait: Option<Duration>,
-    fenced: bool,
+    kind: Kind,
     explain: bool,
     owner: Option<Owner>,
 }
@@ -57,7 +57,40 @@ impl Acquire {
     /// [certification](https://github.com/redquorum/redquorum/blob/main/docs/fencing.md#certification).
     /// More rounds follow only if a master does not reply to it, or has lost the key.
     pub fn fenced(mut self) -> Self {
-        self.0.fenced = true;
+        self.0.kind.fenced = true;
+        self
+    }
+
+    /// Asks for a lease that others may share: any number of shared leases of a resource live at the
+    /// same time, and none beside an exclusive one, of this version or of any other. Use it to read
+    /// what others write under an exclusive lease.
+    ///
+    /// Everything else is as for an exclusive lease: the deadline, the loss, the watchdog, waiting.
+    /// An acquire costs one round trip, by a script on each master, as a
+    /// [fenced](Acquire::fenced) one does. Where readers mostly do not meet, a plain exclusive
+    /// lease is faster.
+    ///
+    /// A request for an exclusive lease that waits keeps later requests for a shared one out, also
+    /// without [`Builder::fair`](crate::Builder::fair): it gets its turn however many readers come
+    /// ([bounds](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#shared-leases)).
+    ///
+    /// # Errors
+    /// Besides the errors of [`Redlock::acquire`](crate::Redlock::acquire):
+    /// * [`Options`](AcquireError::Options) with [`SharedFenced`](crate::BadOption::SharedFenced):
+    ///   a shared lease has no fencing token. Its holders do not exclude each other, and readers
+    ///   [compare the version](https://github.com/redquorum/redquorum/blob/main/docs/fencing.md#readers)
+    ///   of what they read.
+    ///
+    /// ```no_run
+    /// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let one = lock.acquire("catalogue").shared().await?;
+    /// let another = lock.try_acquire("catalogue").shared().await?;
+    /// assert!(one.is_shared() && another.is_some());
+    /// assert!(lock.try_acquire("catalogue").await?.is_none(), "a writer waits for both");
+    /// # Ok(()) }
+    /// ```
+    pub fn shared(mut self) -> Self {
+        self.0.kind.shared = true;
         self
     }
 
@@ -85,6 +118,8 @@ impl Acquire {
     ///   requested TTL. Its lease is unchanged.
     /// * [`Options`](AcquireError::Options) with [`HeldUnfenced`](crate::BadOption::HeldUnfenced):
     ///   the owner holds the resource without the requested fencing token.
+    /// * [`Options`](AcquireError::Options) with [`HeldShared`](crate::BadOption::HeldShared): the
+    ///   owner holds a shared lease, and asks for an exclusive one. It would wait for itself.
     ///
     /// # Cancel safety
     /// Dropping the future gives back the handle that it may have got. It does not take back an
@@ -155,7 +190,14 @@ impl TryAcquire {
 
     /// Asks for a lease with a fencing token: see [`Acquire::fenced`].
     pub fn fenced(mut self) -> Self {
-        self.0.fenced = true;
+        self.0.kind.fenced = true;
+        self
+    }
+
+    /// Asks for a lease that others may share: see [`Acquire::shared`]. While a request for an
+    /// exclusive lease waits, it returns `None`.
+    pub fn shared(mut self) -> Self {
+        self.0.kind.shared = true;
         self
     }
 
@@ -178,7 +220,8 @@ impl TryAcquire {
 impl Request {
     fn new(lock_state: &Arc<LockState>, resource: &[u8]) -> Self {
         let (lock_state, key) = (lock_state.clone(), lock_state.key(resource));
-        Self { lock_state, key, ttl: None, wait: None, fenced: false, explain: true, owner: None }
+        let kind = Kind::default();
+        Self { lock_state, key, ttl: None, wait: None, kind, explain: true, owner: None }
     }
 
     fn check(&self) -> Result<(Key, AcquireRequest), AcquireError> {
@@ -186,7 +229,7 @@ impl Request {
             return Err(AcquireError::ShutDown);
         }
         let key = self.key.clone()?;
-        let config = self.lock_state.config(&key, self.ttl, self.fenced)?;
+        let config = self.lock_state.config(&key, self.ttl, self.kind)?;
         let wait = self.wait.unwrap_or(self.lock_state.wait);
         let reentry =
             self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend: self.ttl.is_some() });

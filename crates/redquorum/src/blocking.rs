@@ -217,18 +217,18 @@ macro_rules! request {
 request! {
     /// A request for a lease that waits while the resource is taken: see
     /// [`redquorum::Acquire`](crate::Acquire).
-    Acquire: ttl(ttl: Duration) wait(wait: Duration) owner(owner: &Owner) fenced()
+    Acquire: ttl(ttl: Duration) wait(wait: Duration) owner(owner: &Owner) fenced() shared()
 }
 
 request! {
     /// A request for a lease that makes one attempt: see
     /// [`redquorum::TryAcquire`](crate::TryAcquire).
-    TryAcquire: ttl(ttl: Duration) owner(owner: &Owner) fenced()
+    TryAcquire: ttl(ttl: Duration) owner(owner: &Owner) fenced() shared()
 }
 
 request! {
     /// A request for several resources: see [`redquorum::AcquireAll`](crate::AcquireAll).
-    AcquireAll: ttl(ttl: Duration) wait(wait: Duration) fenced()
+    AcquireAll: ttl(ttl: Duration) wait(wait: Duration) fenced() shared()
 }
 
 impl Acquire {
@@ -357,6 +357,7 @@ impl Lease {
         is_endangered -> bool
         loss -> Option<Lost>
         fencing_token -> Option<u64>
+        is_shared -> bool
         handles -> u32
         report -> &Report
         latest_report -> Report

@@ -71,10 +71,11 @@ impl Lease {
         counters.acquired.add();
         let (certifications, fencing_token, report) = claim
             .hold(|hold| (hold.certifications(), hold.fencing_token(), claim.report(hold.votes())));
+        let shared = claim.hold(|hold| hold.token().is_shared());
         if certifications > 0 {
             counters.certified.add();
         }
-        claim.granted.get_or_init(|| Granted { at: now, fencing_token });
+        claim.granted.get_or_init(|| Granted { at: now, fencing_token, shared });
         crate::trace::acquired(claim.shown(), waited, claim.grant.get_or_init(|| report));
         Self { claim, given_back: false }
     }
@@ -133,6 +134,16 @@ impl Lease {
             return self.claim.granted.get()?.fencing_token;
         }
         self.claim.hold(Hold::fencing_token)
+    }
+
+    /// Whether others may share the resource with this lease, as asked for by
+    /// [`shared`](crate::Acquire::shared). A handle of an [owner](crate::Owner) that holds the
+    /// resource alone is a handle of that lease, and not shared.
+    pub fn is_shared(&self) -> bool {
+        if self.claim.is_forked() {
+            return self.claim.granted.get().is_some_and(|granted| granted.shared);
+        }
+        self.claim.hold(|hold| hold.token().is_shared())
     }
 
     /// Whether the lease is lost. A loss is final.

@@ -24,6 +24,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redquorum_protocol::wire::is_queue;
 use redquorum_redis_model::{Close, Connection as Id, Event, Persistence, Request, Server, Wall};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::mpsc;
@@ -158,7 +159,8 @@ impl Masters {
         self.state(number).ahead += by;
     }
 
-    /// The value of a key on one master, if the key exists.
+    /// The value of a key on one master, if the key exists and is not one that
+    /// [shared leases](crate::Acquire::shared) hold.
     pub fn value(&self, number: usize, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         let state = self.state(number);
         state.server.value(state.wall(), key.as_ref()).map(|value| value.to_vec())
@@ -183,7 +185,7 @@ impl Masters {
     pub fn keys(&self, number: usize) -> Vec<Vec<u8>> {
         let state = self.state(number);
         let wall = state.wall();
-        let exist = state.server.keys().filter(|(_, value, last)| value.is_some() && wall <= *last);
+        let exist = state.server.keys().filter(|(key, _, last)| !is_queue(key) && wall <= *last);
         exist.map(|(key, ..)| key.to_vec()).collect()
     }
 }

@@ -32,6 +32,10 @@ use redquorum_protocol::OwnerId;
 ///   own owner, and pass it down, as you would the lease.
 /// * The owner of a fenced lease can acquire a plain handle of it. The owner of a plain lease
 ///   cannot acquire a fenced handle ([`BadOption::HeldUnfenced`](crate::BadOption::HeldUnfenced)).
+/// * The owner of an exclusive lease that asks for a [shared](crate::Acquire::shared) one gets
+///   another handle of the lease that it has. The owner of a shared lease cannot acquire an
+///   exclusive one ([`BadOption::HeldShared`](crate::BadOption::HeldShared)): it would wait for
+///   itself.
 /// * If one owner makes two requests at the same time, one goes to the masters. The other waits for
 ///   the result of the first: for its own wait, or for one node timeout if the wait is shorter. So
 ///   await or drop what you have begun.

@@ -8,7 +8,7 @@ use redquorum_protocol::{Key, LockConfig};
 
 use crate::error::AcquireError;
 use crate::redlock::Redlock;
-use crate::shared::{ClaimCell, LockState};
+use crate::shared::{ClaimCell, Kind, LockState};
 
 mod acquiring;
 mod leases;
@@ -42,7 +42,7 @@ struct Request {
     parts: Vec<Part>,
     ttl: Option<Duration>,
     wait: Duration,
-    fenced: bool,
+    kind: Kind,
 }
 
 /// One of the resources, unchecked.
@@ -97,7 +97,7 @@ impl Redlock {
         I::Item: AsRef<[u8]>,
     {
         let (parts, wait) = (Vec::new(), self.lock_state.wait);
-        AcquireAll(Request { parts, ttl: None, wait, fenced: false }).and(self, resources)
+        AcquireAll(Request { parts, ttl: None, wait, kind: Kind::default() }).and(self, resources)
     }
 }
 
@@ -106,7 +106,13 @@ impl AcquireAll {
     /// [`Acquire::fenced`](crate::Acquire::fenced). Tokens of different resources are not
     /// comparable.
     pub fn fenced(mut self) -> Self {
-        self.0.fenced = true;
+        self.0.kind.fenced = true;
+        self
+    }
+
+    /// Asks for leases that others may share: see [`Acquire::shared`](crate::Acquire::shared).
+    pub fn shared(mut self) -> Self {
+        self.0.kind.shared = true;
         self
     }
 
@@ -169,7 +175,7 @@ impl Request {
         }
         let members = places.into_iter().map(|(named, Part { lock_state, key, .. })| {
             let key = key?;
-            let config = lock_state.config(&key, self.ttl, self.fenced)?;
+            let config = lock_state.config(&key, self.ttl, self.kind)?;
             Ok(Member { lock_state, key, config, named, claim: None })
         });
         members.collect()

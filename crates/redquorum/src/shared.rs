@@ -40,7 +40,7 @@ mod claim;
 mod lock_state;
 
 pub(crate) use claim::{ClaimCell, EndedRound, Found, Granted};
-pub(crate) use lock_state::LockState;
+pub(crate) use lock_state::{Kind, LockState};
 
 /// If the task for leases is this late, the process, or its runtime, stood still.
 const STANDSTILL: Duration = Duration::from_secs(1);

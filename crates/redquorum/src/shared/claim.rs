@@ -45,6 +45,7 @@ pub(crate) struct ClaimCell {
 pub(crate) struct Granted {
     pub(crate) at: Time,
     pub(crate) fencing_token: Option<u64>,
+    pub(crate) shared: bool,
 }
 
 /// How a round of extending ended, kept for a caller that looks later.
@@ -180,6 +181,7 @@ impl ClaimCell {
             Refusal::HeldUnfenced => {
                 AcquireError::Options { resource, error: BadOption::HeldUnfenced }
             }
+            Refusal::HeldShared => AcquireError::Options { resource, error: BadOption::HeldShared },
             Refusal::NotExtended(result, votes) => {
                 AcquireError::NotExtended(self.not_extended(*result, votes))
             }

@@ -24,6 +24,13 @@ pub(crate) struct LockState {
     pub(crate) prefix: Vec<u8>,
 }
 
+/// What a request asks for besides the time.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Kind {
+    pub(crate) fenced: bool,
+    pub(crate) shared: bool,
+}
+
 impl LockState {
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shared.is_shut_down()
@@ -37,11 +44,13 @@ impl LockState {
         &self,
         key: &Key,
         ttl: Option<Duration>,
-        fenced: bool,
+        kind: Kind,
     ) -> Result<LockConfig, AcquireError> {
         let config = ttl.map_or(Ok(self.config), |ttl| self.config.with_ttl(ttl));
+        let memory = self.fencing_counter_ttl;
         let config = config
-            .and_then(|it| if fenced { it.with_fencing(self.fencing_counter_ttl) } else { Ok(it) });
+            .and_then(|it| if kind.fenced { it.with_fencing(memory) } else { Ok(it) })
+            .and_then(|it| if kind.shared { it.with_sharing() } else { Ok(it) });
         config
             .map_err(|error| AcquireError::Options { resource: self.resource(key).to_vec(), error })
     }

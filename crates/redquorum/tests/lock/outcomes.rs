@@ -70,7 +70,7 @@ async fn a_refused_request_reports_the_holder_of_the_resource<C: Cluster>() {
         let MasterOutcome::Taken(Holder::Lease { token, left_ms: 1..=10_000 }) = reply else {
             panic!("{reply:?}")
         };
-        assert_eq!(token.as_bytes().as_slice(), value);
+        assert_eq!(token.as_bytes(), value);
     }
     let _ = lease.release().await;
     masters.freed("r").await;

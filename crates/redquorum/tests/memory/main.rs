@@ -7,6 +7,7 @@ mod lists;
 mod many;
 mod options;
 mod reentry;
+mod sharing;
 mod shutdown;
 mod signal;
 mod support;

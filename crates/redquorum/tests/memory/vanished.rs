@@ -18,13 +18,17 @@ use crate::support::*;
 
 /// A machine, with its nodes and connections, and whether it has vanished.
 #[derive(Clone, Default)]
-struct Machine(Arc<AtomicBool>);
+pub(crate) struct Machine(Arc<AtomicBool>);
 
 impl Machine {
-    async fn lock(&self, masters: &Masters, count: usize) -> Redlock {
+    pub(crate) async fn lock(&self, masters: &Masters, count: usize) -> Redlock {
         let nodes = (1..=count).map(|number| On(masters.node(number), self.clone()));
         let builder = Redlock::builder().tokio_clock_for_tests().fair(true);
         builder.masters(nodes).build().await.unwrap()
+    }
+
+    pub(crate) fn vanish(&self) {
+        self.0.store(true, Relaxed);
     }
 
     fn has_vanished(&self) -> bool {
@@ -116,7 +120,7 @@ async fn vanished_waiters_cost_one_turn_whatever_their_number() {
             live.acquire("r").wait(60 * S).await.map(|_lease| Instant::now())
         });
         sleep(1_500 * MS).await;
-        machine.0.store(true, Relaxed);
+        machine.vanish();
         let free = Instant::now();
         _ = held.release().await;
         let took = waiter.await.unwrap().unwrap() - free;
@@ -143,7 +147,7 @@ async fn waiters_between_vanished_ones_keep_their_order() {
         sleep(10 * MS).await;
     }
     sleep(3 * S).await;
-    machine.0.store(true, Relaxed);
+    machine.vanish();
     let free = Instant::now();
     _ = held.release().await;
     let mut granted = Vec::new();
@@ -161,7 +165,7 @@ async fn vanished_waiters_cost_a_newcomer_one_turn_at_most() {
         let fair = async || masters.builder().fair(true).build().await.unwrap();
         let held = fair().await.acquire("r").ttl(60 * S).await.unwrap();
         machine.wait(&masters, 5, 8).await;
-        machine.0.store(true, Relaxed);
+        machine.vanish();
         _ = held.release().await;
         sleep(since).await;
         let came = Instant::now();
@@ -184,7 +188,7 @@ async fn where_the_holder_vanishes_too_a_look_begins_the_turn() {
             async move { live.acquire("r").wait(60 * S).await.map(|_lease| Instant::now()) },
         );
     sleep(S).await;
-    machine.0.store(true, Relaxed);
+    machine.vanish();
     let took = waiter.await.unwrap().unwrap() - expires;
     assert!(took <= BOUND + 1_250 * MS, "{took:?}");
 }

@@ -85,7 +85,7 @@ pub(super) fn distrust(votes: &Votes) -> Option<String> {
 /// Why an owner gets no other handle.
 const fn refused(refusal: &Refusal) -> FailureReason {
     match refusal {
-        Refusal::HeldUnfenced => FailureReason::Error,
+        Refusal::HeldUnfenced | Refusal::HeldShared => FailureReason::Error,
         Refusal::NotExtended(..) => FailureReason::NoQuorum,
     }
 }

@@ -5,6 +5,7 @@ use std::future::IntoFuture;
 
 use redquorum::memory::Masters;
 use redquorum_protocol::wire::QUEUE;
+use redquorum_protocol::{Token, Waiter};
 use tokio::time::{Instant, sleep};
 
 use super::scripted::{Args, Reaction, Scripted};
