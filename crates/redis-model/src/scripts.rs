@@ -361,7 +361,7 @@ impl Execution<'_> {
             (Position::At(number), _) => number,
             (_, Some(ours)) => ours.max(position.number()),
             (_, None) => {
-                let last = [exclusive, shared].map(|of| self.last_member(of).ok().flatten());
+                let last = [self.last_member(exclusive)?, self.last_member(shared)?];
                 let last = last.into_iter().flatten().map(|(_, number)| number).max();
                 (last.unwrap_or(0) + 1).max(position.number())
             }
@@ -405,7 +405,7 @@ impl Execution<'_> {
         if waiter.waiter_id.is_shared() {
             return self.zcount(exclusive, |other| other < number);
         }
-        let readers = self.zcount(shared, |other| other <= number).unwrap_or(0);
+        let readers = self.zcount(shared, |other| other <= number)?;
         Ok(self.zrank(exclusive, &member_of(waiter))? + readers)
     }
 

@@ -80,7 +80,7 @@ impl Requirement {
             Self::Queue => (
                 "the script of queues",
                 "a waiter is not woken by a release, and tries again and again; a lock that is fair keeps no order",
-                "allow +evalsha +time +zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zscore +zcard +pexpire +exists +get +pttl and the keys redquorum:queue:* and redquorum:lapse:*",
+                "allow +evalsha +time +zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zscore +zcard +zcount +pexpire +exists +get +pttl and the keys redquorum:queue:*, redquorum:readers:* and redquorum:lapse:*",
             ),
         }
     }

@@ -90,14 +90,16 @@ fn warned(urls: &[String], options: &[&str]) -> Vec<String> {
 }
 
 /// The permissions without which the script of queues fails.
-const QUEUES: [&str; 8] = [
+const QUEUES: [&str; 10] = [
     "+zadd",
     "+zrem",
     "+zrevrange",
     "+zrank",
     "+zscore",
+    "+zcount",
     "+exists",
     "~redquorum:queue:lock:*",
+    "~redquorum:readers:lock:*",
     "~redquorum:lapse:lock:*",
 ];
 

@@ -150,14 +150,10 @@ end
     };
 }
 
-/// Whether a waiter is in a queue of the resource, by `EXISTS`. A user may have no right to the
-/// queue of those that wait for a shared lease.
+/// The number of queues of the resource that have a waiter; an error without the permission.
 macro_rules! in_line {
     () => {
-        "\
-in_line = redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1], 'redquorum:readers:' .. KEYS[1])
-if type(in_line) == 'table' then in_line = redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) end
-"
+        "redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1], 'redquorum:readers:' .. KEYS[1])"
     };
 }
 
@@ -226,13 +222,10 @@ if releases then
     shared = last[1]
     if shared then redis.call('PEXPIRE', KEYS[1], string.format('%.0f', last[2] - now)) else value = false end
   end
-  local in_line = 0
-  if ARGV[2] ~= 'none' then
-",
+  local in_line = ARGV[2] == 'none' and 0 or ",
         in_line!(),
-        "\
-    forbidden = type(in_line) == 'table'
-  end
+        "
+  forbidden = type(in_line) == 'table'
   if forbidden or in_line == 0 then return ours and (forbidden and -1 or 1) or other() end
 end
 ",
@@ -273,7 +266,7 @@ local position, ours = tonumber(ARGV[2]) or 0, tonumber(redis.call('ZSCORE', lin
 if not ARGV[3] then
   local last = ours
   for _, each in ipairs(last and {} or {queue, readers}) do
-    last = math.max(last or 1, (redis.pcall('ZREVRANGE', each, 0, 0, 'WITHSCORES')[2] or 0) + 1)
+    last = math.max(last or 1, (redis.call('ZREVRANGE', each, 0, 0, 'WITHSCORES')[2] or 0) + 1)
   end
   position = math.max(position, last)
 end
@@ -287,8 +280,7 @@ if position ~= ours or lapse < now + 10000 or free then
 end
 local function ahead()
   if reads then return redis.call('ZCOUNT', queue, '-inf', string.format('(%.0f', position)) end
-  local found = redis.pcall('ZCOUNT', readers, '-inf', position)
-  return redis.call('ZRANK', queue, waiter) + (tonumber(found) or 0)
+  return redis.call('ZRANK', queue, waiter) + redis.call('ZCOUNT', readers, '-inf', position)
 end
 local before = ahead()
 if free and before > 0 and ARGV[2] ~= '=' then
@@ -301,7 +293,7 @@ if type(value) == 'table' and not shared then return {position, before, left} en
 return {position, before, left, shared or string.sub(value, 1, 64)}
 "
     ),
-    sha1: "0b4dae57ea59ab85eb2ee18d547adc2d5d13a61a",
+    sha1: "32a834714b555a3c28a4482a891d298d755d9b78",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes
@@ -426,13 +418,10 @@ if #ARGV[1] == 21 then
   share(math.floor(now / 1000), tonumber(ARGV[2]))
   return reply(1)
 end
-if ARGV[3] == '1' then
-  local in_line
-",
+local in_line = ARGV[3] == '1' and ",
         in_line!(),
-        "\
-  if tonumber(in_line) and in_line > 0 then return reply(0) end
-end
+        "
+if tonumber(in_line) and in_line > 0 then return reply(0) end
 local hint = #ARGV > 4 and clamp(ARGV[#ARGV - 1], now)
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return reply(0) end
 if not hint then return reply(1) end
@@ -442,7 +431,7 @@ redis.call('DEL', KEYS[1])
 return redis.error_reply(spent)
 "
     ),
-    sha1: "f6b2a2f8ebf7aba53928d0b0fc6d69d89de21537",
+    sha1: "bfe791f75ea53feb71e04671b46b90fc88c0b2c3",
 };
 
 /// Raises the counter to at least a number, if the key is still ours, and returns the number at

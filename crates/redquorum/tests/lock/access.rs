@@ -34,8 +34,9 @@ const FULL_ACL: &str = "~redquorum:probe +info +client|id +client|kill +client|s
 const WAKE_UPS: &str = "+hello +subscribe +publish &redquorum:wake:*";
 
 /// The permissions that queues need in addition.
-const QUEUES: &str = "+zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zscore +zcard +exists +time \
-                      ~redquorum:queue:lock:* ~redquorum:lapse:lock:*";
+const QUEUES: &str = "+zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zscore +zcard +zcount \
+                      +exists +time ~redquorum:queue:lock:* ~redquorum:readers:lock:* \
+                      ~redquorum:lapse:lock:*";
 
 const PASSWORD: &str = "hunter2 & more";
 
