@@ -27,6 +27,7 @@ mod outcomes;
 mod refusals;
 mod resource;
 mod several;
+mod sharing;
 mod tls;
 mod waking;
 mod zombies;
@@ -46,6 +47,7 @@ fn main() -> std::process::ExitCode {
         refusals::cases(),
         resource::cases(),
         several::cases(),
+        sharing::cases(),
         tls::cases(),
         waking::cases(),
         zombies::cases(),
