@@ -225,8 +225,8 @@ impl Acquire {
 
     fn send(&self, node: NodeId) -> Effect {
         let (token, ttl_ms) = (self.token, self.config.key_ttl_ms());
-        // A shared lease comes after waiters for an exclusive one, fair or not: those would never be
-        // granted while shared leases overlap.
+        // A shared lease comes after waiters for an exclusive one, fair or not: those would never
+        // be granted while shared leases overlap.
         let fair = self.is_first_fair() || self.config.is_shared() && self.positions.is_none();
         let request = VoteRequest::Set { token, ttl_ms, fair, fence: self.fence };
         Effect::Send { node, step: RoundId::Attempt(self.attempt), request }

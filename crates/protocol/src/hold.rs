@@ -173,8 +173,8 @@ impl Hold {
     }
 
     fn start_round(&mut self, now: Time, config: LockConfig, asker: Asker, out: &mut Vec<Effect>) {
-        // Whatever the extension asks for: a repair of a fenced lease must raise the counter, and one
-        // of a shared lease must leave room for others.
+        // Whatever the extension asks for: a repair of a fenced lease must raise the counter, and
+        // one of a shared lease must leave room for others.
         let config = config.of_the_kind_of(self.config);
         self.wake_deadline(now, out);
         if self.is_extending() {

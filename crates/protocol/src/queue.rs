@@ -27,8 +27,8 @@ pub(crate) const IN_A_ROW: u32 = 4;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Queue<T> {
     /// The claims in the order in which they came, each with whether it is for a shared lease. The
-    /// first one asks the masters, or holds the lease. If that one is for a shared lease, so do those
-    /// behind it that are for one, up to the first that is not.
+    /// first one asks the masters, or holds the lease. If that one is for a shared lease, so do
+    /// those behind it that are for one, up to the first that is not.
     claims: BTreeMap<u64, (T, bool)>,
     numbers: BTreeMap<T, u64>,
     last: u64,
@@ -89,8 +89,8 @@ impl<T: Clone + Ord> Queue<T> {
         self.leave(claim, turn)
     }
 
-    /// The claim holds no lease, or does not take its turn. Returns the next claim. It has this turn
-    /// if no other claim has one.
+    /// The claim holds no lease, or does not take its turn. Returns the next claim. It has this
+    /// turn if no other claim has one.
     pub(crate) fn leave(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
         let had_turn = self.is_started(claim);
         self.claims.remove(&self.numbers.remove(claim)?);

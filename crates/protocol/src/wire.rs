@@ -58,9 +58,9 @@ pub fn is_queue(key: &[u8]) -> bool {
     QUEUE_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The three keys of a resource's queue: sorted sets of the waiters for an exclusive lease and for a
-/// shared one, by position, and of all of them by the time at which each lapses, in milliseconds of
-/// the master's clock.
+/// The three keys of a resource's queue: sorted sets of the waiters for an exclusive lease and for
+/// a shared one, by position, and of all of them by the time at which each lapses, in milliseconds
+/// of the master's clock.
 pub fn queue_of(key: &[u8]) -> [Vec<u8>; 3] {
     QUEUE_PREFIXES.map(|prefix| [prefix, key].concat())
 }

@@ -61,9 +61,9 @@ impl Acquire {
         self
     }
 
-    /// Asks for a lease that others may share: any number of shared leases of a resource live at the
-    /// same time, and none beside an exclusive one, of this version or of any other. Use it to read
-    /// what others write under an exclusive lease.
+    /// Asks for a lease that others may share: any number of shared leases of a resource live at
+    /// the same time, and none beside an exclusive one, of this version or of any other. Use it to
+    /// read what others write under an exclusive lease.
     ///
     /// Everything else is as for an exclusive lease: the deadline, the loss, the watchdog, waiting.
     /// An acquire costs one round trip, by a script on each master, as a

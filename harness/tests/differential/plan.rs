@@ -260,10 +260,10 @@ fn guards(random: &mut Random, key: Key) -> Command {
     }
 }
 
-/// The requests that are written at once. What a master finds when it resumes must fit into the
-/// 16 KB that it reads at once, because it executes the rest after the commands of other
-/// connections; so must what it finds of a connection that was reset. A handshake takes 14 KB of it,
-/// and a new connection begins with one.
+/// The requests that are written at once. What a master finds when it resumes must fit into the 16
+/// KB that it reads at once, because it executes the rest after the commands of other connections;
+/// so must what it finds of a connection that was reset. A handshake takes 14 KB of it, and a new
+/// connection begins with one.
 fn asks(random: &mut Random, slot: usize, is_bounded: bool) -> Vec<Planned> {
     let count = if is_bounded { random.of(&[1, 2]) } else { random.of(&[1, 1, 1, 2, 3, 8]) };
     let mut asks = Vec::new();

@@ -99,8 +99,8 @@ impl Watch {
         matches!(known, Some(Known::Held(_, holder)) if self.shown(*holder) == 1)
     }
 
-    /// How many masters show this holder. A master names only one of its shared holders, and each of
-    /// them may have a quorum: they count as one.
+    /// How many masters show this holder. A master names only one of its shared holders, and each
+    /// of them may have a quorum: they count as one.
     fn shown(&self, holder: Option<Token>) -> usize {
         let shares = |token: Option<Token>| token.is_some_and(|token| token.is_shared());
         let same = |other| other == holder || shares(other) && shares(holder);

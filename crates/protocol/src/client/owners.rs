@@ -6,7 +6,8 @@
 //! - A request with a TTL of its own extends the lease first, if that moves the deadline to a later
 //!   time. It does not replace a round that another caller waits for. If its own round is replaced,
 //!   it tries again.
-//! - An owner of an exclusive lease that asks for a shared one gets another handle of it. The owner of
+//! - An owner of an exclusive lease that asks for a shared one gets another handle of it. The owner
+//!   of
 //!   a shared lease that asks for an exclusive one is refused: it would wait for itself.
 //! - If the extension fails, the request fails, and the lease stays as it is. If the lease is lost
 //!   meanwhile, the request asks the masters like any other.

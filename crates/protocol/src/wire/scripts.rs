@@ -46,8 +46,8 @@ end
     };
 }
 
-/// Removes the shared tokens whose end has come from the key. A token lives for the whole of its last
-/// millisecond, `now` included, as a key does.
+/// Removes the shared tokens whose end has come from the key. A token lives for the whole of its
+/// last millisecond, `now` included, as a key does.
 macro_rules! bury {
     () => {
         "\
@@ -157,8 +157,8 @@ macro_rules! in_line {
     };
 }
 
-/// Compare-and-delete, and the queue of waiters: both wake waiters, so they are one script. The first
-/// argument is a token or a waiter.
+/// Compare-and-delete, and the queue of waiters: both wake waiters, so they are one script. The
+/// first argument is a token or a waiter.
 ///
 /// **With a token** it returns 1 if it deleted the key and 0 if there is no such key. For another
 /// key it returns what is left of the TTL (−1: it has none) and the start of the value. A key of
@@ -177,10 +177,10 @@ macro_rules! in_line {
 ///   `ARGV[2]`;
 /// * with `ARGV[3]`, exactly `ARGV[2]`.
 ///
-/// It returns the position and how many waiters are before it. If the resource is held, it adds what
-/// is left of the TTL and the start of the value; for a key of another type it adds the TTL only.
-/// If the resource is free, it wakes the first waiter, unless that is this one or this one need not
-/// be first (`ARGV[2]` is `=`, for the number 0).
+/// It returns the position and how many waiters are before it. If the resource is held, it adds
+/// what is left of the TTL and the start of the value; for a key of another type it adds the TTL
+/// only. If the resource is free, it wakes the first waiter, unless that is this one or this one
+/// need not be first (`ARGV[2]` is `=`, for the number 0).
 ///
 /// A waiter for a shared lease counts only those before it that wait for an exclusive one, and for
 /// it a resource with shared holders is free.

@@ -1,5 +1,7 @@
 //! Shared leases, as masters and other programs see them.
 
+use std::time::Duration;
+
 use redquorum::report::{Holder, MasterOutcome};
 use redquorum::{AcquireError, Outcome};
 use redquorum_rig::RespValue;
@@ -57,7 +59,7 @@ async fn any_set_nx_is_refused_while_readers_are_in() {
     masters.cleaned().await;
     // The other way round, and the reader is told who is in its way.
     masters.done_on(1..=3, "SET r another NX PX 60000");
-    let error = lock.acquire("r").shared().wait(0 * S).await.unwrap_err();
+    let error = lock.acquire("r").shared().wait(Duration::ZERO).await.unwrap_err();
     let AcquireError::Taken { report, .. } = &error else { panic!("{error}") };
     let foreign = |it: &Option<MasterOutcome>| {
         matches!(it, Some(MasterOutcome::Taken(Holder::Foreign { .. })))
@@ -88,7 +90,7 @@ async fn sorted_sets_of_other_programs_are_reported_and_never_changed() {
     let lock = masters.lock().await;
     masters.done_on(1..=3, "ZADD r 1 player 2 another");
     for request in [lock.acquire("r").shared(), lock.acquire("r")] {
-        let error = Real::at_once(request.wait(0 * S)).await.unwrap_err();
+        let error = Real::at_once(request.wait(Duration::ZERO)).await.unwrap_err();
         let AcquireError::Taken { report, .. } = &error else { panic!("{error}") };
         let wrong = Some(MasterOutcome::Taken(Holder::WrongType));
         assert!(replies(report).contains(&wrong), "{error}");
