@@ -109,11 +109,11 @@ async fn a_writer_gets_in_under_a_steady_stream_of_readers() {
         let (_masters, locks) = processes(5, |lock| lock.fair(fair).wake_ups(wake_ups)).await;
         let start = Instant::now();
         let mut tasks = JoinSet::new();
-        for (number, lock) in locks.iter().enumerate().take(4) {
+        for (number, lock) in (0..4).zip(&locks) {
             for task in 0..2 {
                 let lock = lock.clone();
                 tasks.spawn(async move {
-                    sleep((number as u32 * 20 + task * 40) * MS).await;
+                    sleep((number * 20 + task * 40) * MS).await;
                     let mut longest = Duration::ZERO;
                     while start.elapsed() < 20 * S {
                         let asked = Instant::now();
