@@ -73,6 +73,10 @@ pub(crate) enum Kind {
     Laden,
     /// The library's leases with fencing tokens.
     Fenced,
+    /// The library's shared leases.
+    Shared,
+    /// The library's shared leases, and a fair lock.
+    SharedFair,
     /// The library's leases with fencing tokens, and a guard against masters that forget.
     Guarded,
     #[cfg(feature = "rslock")]
@@ -81,8 +85,18 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The contenders that show the cost of defences.
-    pub(crate) const DEFENDED: &[Self] =
-        &[Self::Redquorum, Self::Fair, Self::Fenced, Self::Guarded, Self::ScriptFloor];
+    pub(crate) const DEFENDED: &[Self] = &[
+        Self::Redquorum,
+        Self::Fair,
+        Self::Fenced,
+        Self::Shared,
+        Self::Guarded,
+        Self::ScriptFloor,
+    ];
+
+    /// The contenders of a crowd of readers and writers: who reads and who writes.
+    pub(crate) const SHARING: &[[Self; 2]] =
+        &[[Self::Shared, Self::Redquorum], [Self::SharedFair, Self::Fair]];
 
     /// The contenders that show what leases cost that are held meanwhile.
     pub(crate) const HOLDING: &[Self] = &[Self::Floor, Self::Redquorum, Self::Laden];
@@ -121,6 +135,8 @@ impl Kind {
             Self::Laden => "redquorum, 20 000 leases held",
             Self::Fair => "redquorum, fair",
             Self::Fenced => "redquorum, fenced",
+            Self::Shared => "redquorum, shared",
+            Self::SharedFair => "redquorum, shared and fair",
             Self::Guarded => "redquorum, fenced and guarded",
             #[cfg(feature = "rslock")]
             Self::Rslock => "rslock",
@@ -142,13 +158,17 @@ impl Kind {
                 let messages = Arc::new(Mutex::new(Messages::subscribe(urls).await));
                 Client::Floor(join_all(urls.iter().map(|url| open(url))).await, Some(messages))
             }
-            Self::Redquorum | Self::Fenced => Client::Redquorum(connect(urls, TTL).await),
+            Self::Redquorum | Self::Fenced | Self::Shared => {
+                Client::Redquorum(connect(urls, TTL).await)
+            }
             Self::Laden => {
                 let lock = connect(urls, TTL).await;
                 let held = Arc::new(hold(&lock).await);
                 return Contender { kind: self, client: Client::Redquorum(lock), _held: held };
             }
-            Self::Fair => Client::Redquorum(build(builder(urls, TTL).fair(true)).await),
+            Self::Fair | Self::SharedFair => {
+                Client::Redquorum(build(builder(urls, TTL).fair(true)).await)
+            }
             Self::Guarded => {
                 // A guard distrusts new masters until they are initialized.
                 let builder = builder(urls, TTL).restart_guard(TTL).require_quorum(false);
@@ -274,8 +294,14 @@ impl Contender {
         }
     }
 
-    fn is_fenced(&self) -> bool {
-        matches!(self.kind, Kind::Fenced | Kind::Guarded)
+    /// A request of the kind that this contender makes.
+    fn request(&self, lock: &Redlock, resource: &str, wait: Duration) -> redquorum::Acquire {
+        let request = lock.acquire(resource).wait(wait);
+        match self.kind {
+            Kind::Fenced | Kind::Guarded => request.fenced(),
+            Kind::Shared | Kind::SharedFair => request.shared(),
+            _ => request,
+        }
     }
 
     pub(crate) async fn pair(&self, resource: &str) -> Pair {
@@ -297,12 +323,8 @@ impl Contender {
                 sockets.quorum_of(&set(resource, &token));
                 Held::Token(token)
             }
-            Client::Redquorum(lock) if self.is_fenced() => {
-                let lease = lock.acquire(resource).fenced().wait(PATIENCE).await;
-                Held::Lease(lease.expect("it is free"))
-            }
             Client::Redquorum(lock) => {
-                Held::Lease(lock.acquire(resource).wait(PATIENCE).await.expect("it is free"))
+                Held::Lease(self.request(lock, resource, PATIENCE).await.expect("it is free"))
             }
             #[cfg(feature = "rslock")]
             Client::Rslock(manager) => {
@@ -354,9 +376,7 @@ impl Contender {
             #[cfg(unix)]
             Client::Raw(_) => unreachable!("bare sockets wait for no resource"),
             Client::Redquorum(lock) => {
-                let request = lock.acquire(resource).wait(wait);
-                let lease = if self.is_fenced() { request.fenced().await } else { request.await };
-                lease.ok().map(Held::Lease)
+                self.request(lock, resource, wait).await.ok().map(Held::Lease)
             }
             #[cfg(feature = "rslock")]
             Client::Rslock(manager) => {

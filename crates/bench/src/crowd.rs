@@ -75,8 +75,47 @@ pub(crate) fn report(masters: &Masters, crowds: &[(usize, usize)], length: Durat
     text
 }
 
+/// The readers and writers of [`sharing`]: processes, and tasks in each.
+const READERS: (usize, usize) = (8, 8);
+const WRITERS: (usize, usize) = (2, 1);
+
+/// Lets readers and writers contend for one resource. Each begins again as soon as it is done, so
+/// that the readers would keep the writers out for ever if nothing held them back.
+pub(crate) fn sharing(masters: &Masters, length: Duration) -> String {
+    let tasks = |(processes, tasks): (usize, usize)| processes * tasks;
+    let mut text = format!(
+        "### One resource: {} readers in {} processes and {} writers, each holds it for {HOLD:?}\n\n\
+         | | leases/s | mean wait | longest | commands per lease, of all |\n|---|---|---|---|---|\n",
+        tasks(READERS),
+        READERS.0,
+        tasks(WRITERS),
+    );
+    for [reader, writer] in Kind::SHARING {
+        let (lines, _) = run(masters, &[(*reader, READERS), (*writer, WRITERS)], length);
+        let commands: u64 = lines.iter().flatten().filter_map(|line| count(line, COMMANDS)).sum();
+        let leases = |of: &Vec<String>| of.iter().filter_map(|line| lease(line)).collect();
+        let each: Vec<Vec<Lease>> = lines.iter().map(leases).collect();
+        let all = each.iter().map(Vec::len).sum::<usize>().max(1);
+        for (kind, leases) in [reader, writer].into_iter().zip(&each) {
+            let wait = |lease: &Lease| lease.granted.saturating_sub(lease.asked) as f64 / 1e6;
+            let waits: Vec<f64> = leases.iter().map(wait).collect();
+            let mean = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
+            let longest = waits.into_iter().fold(0.0, f64::max);
+            let rate = leases.len() as f64 / length.as_secs_f64();
+            let commands = commands as f64 / all as f64;
+            let _ = writeln!(
+                text,
+                "| {} | {rate:.0} | {mean:.1} ms | {longest:.0} ms | {commands:.1} |",
+                kind.name()
+            );
+        }
+    }
+    text
+}
+
 fn row(masters: &Masters, kind: Kind, crowd: (usize, usize), length: Duration) -> String {
-    let (lines, cpu) = run(masters, kind, crowd, length);
+    let (lines, cpu) = run(masters, &[(kind, crowd)], length);
+    let lines = lines.concat();
     let mut counts = lines.iter().filter_map(|line| count(line, COMMANDS)).peekable();
     let counted = counts.peek().is_some().then(|| counts.sum());
     let leases = lines.iter().filter_map(|line| lease(line)).collect();
@@ -87,7 +126,8 @@ fn row(masters: &Masters, kind: Kind, crowd: (usize, usize), length: Duration) -
 /// that a lease needs a certification round.
 pub(crate) fn fencing(masters: &Masters, length: Duration) -> String {
     const PROCESSES: usize = 8;
-    let (lines, _) = run(masters, Kind::Fenced, (PROCESSES, 1), length);
+    let (lines, _) = run(masters, &[(Kind::Fenced, (PROCESSES, 1))], length);
+    let lines = lines.concat();
     let acquired = lines.iter().filter_map(|line| lease(line)).count();
     let certified: u64 = lines.iter().filter_map(|line| count(line, CERTIFIED)).sum();
     assert!(acquired > 0, "no process acquired anything");
@@ -98,25 +138,28 @@ pub(crate) fn fencing(masters: &Masters, length: Duration) -> String {
     )
 }
 
-/// Lets a crowd contend. Returns what its processes print, and the masters' processor time in
-/// seconds.
+/// Lets crowds contend: so many processes of a kind, with so many tasks in each. Returns what the
+/// processes of each crowd print, and the masters' processor time in seconds.
 fn run(
     masters: &Masters,
-    kind: Kind,
-    (processes, tasks): (usize, usize),
+    crowds: &[(Kind, (usize, usize))],
     length: Duration,
-) -> (Vec<String>, f64) {
-    let [tasks, millis] = [tasks.to_string(), length.as_millis().to_string()];
-    let arguments = [ARGUMENT, kind.name(), &tasks, &millis];
-    let start = |_| Worker::start(&arguments, &masters.urls());
-    let mut workers: Vec<_> = (0..processes).map(start).collect();
-    for worker in &mut workers {
+) -> (Vec<Vec<String>>, f64) {
+    let millis = length.as_millis().to_string();
+    let start = |(kind, (processes, tasks)): &(Kind, (usize, usize))| -> Vec<Worker> {
+        let tasks = tasks.to_string();
+        let arguments = [ARGUMENT, kind.name(), &tasks, &millis];
+        (0..*processes).map(|_| Worker::start(&arguments, &masters.urls())).collect()
+    };
+    let mut workers: Vec<Vec<Worker>> = crowds.iter().map(start).collect();
+    for worker in workers.iter_mut().flatten() {
         worker.report();
     }
     reset_counts(masters);
     let before = cpu(masters, 1..=masters.len());
-    workers.iter_mut().for_each(Worker::go_on);
-    let lines = workers.into_iter().flat_map(Worker::finish).collect();
+    workers.iter_mut().flatten().for_each(Worker::go_on);
+    let finish = |of: Vec<Worker>| of.into_iter().flat_map(Worker::finish).collect();
+    let lines = workers.into_iter().map(finish).collect();
     (lines, cpu(masters, 1..=masters.len()) - before)
 }
 
@@ -163,7 +206,8 @@ fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
 
 /// Runs one process of the crowd: connects, waits for a line on its input, and prints its leases.
 pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String]) -> ExitCode {
-    let mut known = Kind::PAIRED.iter().chain(Kind::CROWDED).chain(Kind::DEFENDED);
+    let known = Kind::PAIRED.iter().chain(Kind::CROWDED).chain(Kind::DEFENDED);
+    let mut known = known.chain(Kind::SHARING.as_flattened());
     let kind = known.find(|known| known.name() == kind).expect("a known contender");
     let contender = kind.connect(urls).await;
     worker::report("ready").await;

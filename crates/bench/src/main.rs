@@ -113,6 +113,8 @@ fn measure(masters: &Masters, part: &str) {
             let ratio = table.acquire_ratio(kind, Kind::ScriptFloor);
             println!("Acquire p50, {}, beside the script floor: {ratio:.2} ×\n", kind.name());
         }
+        let ratio = table.pair_ratio(Kind::Shared, Kind::Fenced);
+        println!("Pair p50, shared, beside fenced, which has as many scripts: {ratio:.2} ×\n");
     }
     #[cfg(unix)]
     {
@@ -152,6 +154,7 @@ fn holding(plan: &Plan<'_>) {
 /// Measures many clients that request one resource.
 fn waiting(masters: &Masters, crowds: &[(usize, usize)], length: Duration) {
     println!("{}", crowd::report(masters, crowds, length));
+    println!("{}", crowd::sharing(masters, length));
     println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
 }
 

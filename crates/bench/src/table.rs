@@ -66,6 +66,11 @@ impl Table {
         self.ratio(0, of, to)
     }
 
+    /// The same, of an acquire with its release.
+    pub(crate) fn pair_ratio(&self, of: Kind, to: Kind) -> f64 {
+        self.ratio(4, of, to)
+    }
+
     fn ratio(&self, column: usize, of: Kind, to: Kind) -> f64 {
         let ratios = self.of(of).zip(self.of(to));
         median(ratios.map(|(own, other)| own.0[column] / other.0[column]).collect())
