@@ -317,13 +317,15 @@ impl Execution<'_> {
         if ours {
             if held.is_shared() {
                 self.zrem(key, &[Key::from(token.as_bytes())])?;
-                self.bury(key)?;
                 held = match self.last_member(key)? {
-                    Some((last, end)) => {
+                    Some((last, end)) if end >= self.now => {
                         self.pexpire(key, end - self.now)?;
                         Held::Shared(last)
                     }
-                    None => Held::No,
+                    _ => {
+                        self.del(key)?;
+                        Held::No
+                    }
                 };
             } else {
                 self.del(key)?;

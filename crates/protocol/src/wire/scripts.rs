@@ -46,38 +46,30 @@ end
     };
 }
 
-/// Removes the shared tokens whose end has come from the key. A token lives for the whole of its
-/// last millisecond, `now` included, as a key does.
-macro_rules! bury {
-    () => {
-        "\
-local gone = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now), 'LIMIT', 0, 1000)
-if #gone > 0 then redis.call('ZREM', KEYS[1], unpack(gone)) end
-"
-    };
-}
-
 /// `share`: adds the shared token `ARGV[1]` for this TTL, unless it is there and lives for longer.
 /// The key lives as long as the token that ends last. `only` adds no token that is not there.
 /// Returns whether it was there. `now` is in milliseconds.
+///
+/// Tokens whose end has come are removed. A token lives for the whole of its last millisecond, as a
+/// key does.
 macro_rules! share {
     () => {
-        concat!(
-            "\
+        "\
 local function share(now, ttl, only)
-",
-            bury!(),
-            "\
-  local ends = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or nil)
+  local ends, left = nil, -1
+  if shared then
+    local gone = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now), 'LIMIT', 0, 1000)
+    if #gone > 0 then redis.call('ZREM', KEYS[1], unpack(gone)) end
+    ends, left = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or nil), redis.call('PTTL', KEYS[1])
+  end
   if only and not ends then return false end
   if not ends or ends < now + ttl then
     redis.call('ZADD', KEYS[1], string.format('%.0f', now + ttl), ARGV[1])
   end
-  if redis.call('PTTL', KEYS[1]) < ttl then redis.call('PEXPIRE', KEYS[1], ttl) end
+  if left < ttl then redis.call('PEXPIRE', KEYS[1], ttl) end
   return ends ~= nil
 end
 "
-        )
     };
 }
 
@@ -213,14 +205,16 @@ if releases then
     value = false
   elseif ours then
     redis.call('ZREM', KEYS[1], ARGV[1])
-    local time = redis.call('TIME')
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-",
-        bury!(),
-        "\
     local last = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
     shared = last[1]
-    if shared then redis.call('PEXPIRE', KEYS[1], string.format('%.0f', last[2] - now)) else value = false end
+    local time = shared and redis.call('TIME')
+    local left = time and last[2] - time[1] * 1000 - math.floor(time[2] / 1000) or -1
+    if left < 0 then
+      shared, value = nil, false
+      redis.call('DEL', KEYS[1])
+    else
+      redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
+    end
   end
   local in_line = ARGV[2] == 'none' and 0 or ",
         in_line!(),
@@ -293,7 +287,7 @@ if type(value) == 'table' and not shared then return {position, before, left} en
 return {position, before, left, shared or string.sub(value, 1, 64)}
 "
     ),
-    sha1: "32a834714b555a3c28a4482a891d298d755d9b78",
+    sha1: "91b9cf20a6be30bb2b1b7e2131c062937a4a1e1b",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes
@@ -380,7 +374,7 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 2
 "
     ),
-    sha1: "13a91784693f6889ad8caf7afeb3e6343ab21184",
+    sha1: "b10a26ddc9c455596e7c5a6a4d46198b755f9470",
 };
 
 /// `SET NX PX`, and raises the counter if there is one. Returns the number of the grant, or 1
@@ -431,7 +425,7 @@ redis.call('DEL', KEYS[1])
 return redis.error_reply(spent)
 "
     ),
-    sha1: "bfe791f75ea53feb71e04671b46b90fc88c0b2c3",
+    sha1: "f69e199326b61f48caabcfaf255bc1b2b5d772b4",
 };
 
 /// Raises the counter to at least a number, if the key is still ours, and returns the number at
