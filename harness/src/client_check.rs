@@ -220,7 +220,13 @@ impl Session {
 
     /// Acquires a free resource.
     fn acquire(&mut self, resource: &'static str, ttl_ms: u64) -> Result<Grant, Fault> {
-        let op = Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0, again: false };
+        let op = Op::Acquire {
+            resource: resource.into(),
+            ttl_ms,
+            wait_ms: 0,
+            again: false,
+            shared: false,
+        };
         let asked = self.peer.ask("c1", op)?;
         let (reply, received) = self.peer.reply(asked)?;
         if reply.why == Some(FailureReason::Unsupported) {
@@ -250,7 +256,13 @@ impl Session {
 
 /// An acquire with the TTL of the options.
 fn acquire_op(resource: &str, wait_ms: u64) -> Op {
-    Op::Acquire { resource: resource.into(), ttl_ms: OPTIONS.ttl_ms, wait_ms, again: false }
+    Op::Acquire {
+        resource: resource.into(),
+        ttl_ms: OPTIONS.ttl_ms,
+        wait_ms,
+        again: false,
+        shared: false,
+    }
 }
 
 /// A step that checks the lease of a resource, if one is given.

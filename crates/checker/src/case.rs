@@ -572,6 +572,13 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// What the client is asked to do, and with what: `acquire L shared`.
+    pub fn text(&self) -> String {
+        let resource = self.resource.map(|of| format!(" {of}")).unwrap_or_default();
+        let shared = if self.op.is_shared() { " shared" } else { "" };
+        format!("{}{resource}{shared}", self.verb())
+    }
+
     pub const fn is_acquire(&self) -> bool {
         self.op.is_acquire()
     }

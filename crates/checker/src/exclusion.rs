@@ -1,5 +1,6 @@
-//! Mutual exclusion: do believed holds of one resource overlap? [`Overlaps`] decides: for the
-//! leases of a recorded run here, and in the soak for the critical sections that clients report.
+//! Mutual exclusion: do believed holds of one resource overlap, of which one at least is exclusive?
+//! [`Overlaps`] decides: for the leases of a recorded run here, and in the soak for the critical
+//! sections that clients report.
 //!
 //! And the causes: why was a key gone before its owner stopped counting on it? If a fault outside
 //! the lock's assumptions explains it, the failure is by design, and the report names the fault.
@@ -21,30 +22,38 @@ const RECORDED: Ns = 1_000 * MS;
 /// The overlaps among the holds of one resource.
 ///
 /// Takes the holds in the order of their starts, and compares each with the earlier one that lasts
-/// longest: if any two holds overlap, such a pair does. Holds that only touch do not overlap, and a
-/// hold that ends where it begins overlaps nothing. A lease may be handed over at the very
-/// nanosecond at which it was released.
+/// longest, a shared hold with the exclusive one that does: if any two holds overlap that must not,
+/// such a pair does. Holds that only touch do not overlap, and a hold that ends where it begins
+/// overlaps nothing. A lease may be handed over at the very nanosecond at which it was released.
 #[derive(Clone, Debug)]
 pub struct Overlaps<H> {
     /// The hold that lasts longest so far.
     longest: Option<(H, Window)>,
+    /// The exclusive hold that lasts longest so far.
+    exclusive: Option<(H, Window)>,
 }
 
 impl<H> Default for Overlaps<H> {
     fn default() -> Self {
-        Self { longest: None }
+        Self { longest: None, exclusive: None }
     }
 }
 
 impl<H: Copy> Overlaps<H> {
-    /// Takes the next hold. Returns the earlier hold that it overlaps, and their common time.
-    pub fn add(&mut self, hold: H, span: Window) -> Option<(H, Window)> {
+    /// Takes the next hold. Returns the earlier hold that it overlaps and must not, and their
+    /// common time.
+    pub fn add(&mut self, hold: H, span: Window, shared: bool) -> Option<(H, Window)> {
         if span.is_empty() {
             return None;
         }
-        let before = self.longest;
-        if before.is_none_or(|(_, longest)| span.to > longest.to) {
+        let before = if shared { self.exclusive } else { self.longest };
+        let lasts_longer =
+            |one: Option<(H, Window)>| one.is_none_or(|(_, longest)| span.to > longest.to);
+        if lasts_longer(self.longest) {
             self.longest = Some((hold, span));
+        }
+        if !shared && lasts_longer(self.exclusive) {
+            self.exclusive = Some((hold, span));
         }
         before.and_then(|(before, longest)| Some((before, longest.meet(span)?)))
     }
@@ -63,18 +72,31 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Clash> {
     for lease in &case.leases {
         by_resource.entry(lease.resource).or_default().extend(&lease.holds);
     }
+    let shared = |hold: &Hold| case.leases[hold.lease].shared;
     let mut clashes = Vec::new();
     for holds in by_resource.values_mut() {
-        for (first, second, both) in overlaps(holds, |hold| hold.inner) {
-            clashes.push(violated(case, first.lease, second.lease, both));
+        for (first, second, both) in overlaps(holds, |hold| hold.inner, shared) {
+            if !is_upgrade(case, first.lease, second.lease) {
+                clashes.push(violated(case, first.lease, second.lease, both));
+            }
         }
-        for (first, second, both) in overlaps(holds, |hold| hold.outer) {
-            if first.inner.meet(second.inner).is_none() {
+        for (first, second, both) in overlaps(holds, |hold| hold.outer, shared) {
+            let is_certain = first.inner.meet(second.inner).is_some();
+            if !is_certain && !is_upgrade(case, first.lease, second.lease) {
                 clashes.push(doubtful(case, first.lease, second.lease, both));
             }
         }
     }
     clashes
+}
+
+/// Whether the second lease is an exclusive one that the holder of the first, a shared one, was
+/// granted for it. A client is not in its own way.
+fn is_upgrade(case: &Case<'_>, first: usize, second: usize) -> bool {
+    let (first, second) = (&case.leases[first], &case.leases[second]);
+    first.shared
+        && first.token.is_some()
+        && (first.client, first.token) == (second.client, second.token)
 }
 
 /// The causes of the overlaps of two clients within a span. [`overlaps`] pairs each hold with the
@@ -90,8 +112,9 @@ pub(crate) fn between(case: &Case<'_>, clients: [&str; 2], within: Window) -> Ve
     let mut causes = Vec::new();
     for (first, span) in &one {
         for (second, rival) in &other {
-            let same = case.leases[*first].resource == case.leases[*second].resource;
-            let both = span.meet(*rival).filter(|both| same && both.touches(within));
+            let (one, other) = (&case.leases[*first], &case.leases[*second]);
+            let must_not = one.resource == other.resource && !(one.shared && other.shared);
+            let both = span.meet(*rival).filter(|both| must_not && both.touches(within));
             let Some(both) = both else { continue };
             let [owner, rival] =
                 if span.from <= rival.from { [*first, *second] } else { [*second, *first] };
@@ -101,15 +124,17 @@ pub(crate) fn between(case: &Case<'_>, clients: [&str; 2], within: Window) -> Ve
     causes
 }
 
-/// Pairs each hold that overlaps an earlier one with the earlier hold that lasts longest.
+/// Pairs each hold that overlaps an earlier one, and must not, with the earlier hold that lasts
+/// longest.
 pub(crate) fn overlaps(
     holds: &mut [Hold],
     span: impl Fn(&Hold) -> Window,
+    shared: impl Fn(&Hold) -> bool,
 ) -> Vec<(Hold, Hold, Window)> {
     holds.sort_by_key(|hold| (span(hold).from, span(hold).to, hold.lease));
     let mut overlaps = Overlaps::default();
     let found = holds.iter().filter_map(|hold| {
-        let (before, both) = overlaps.add(*hold, span(hold))?;
+        let (before, both) = overlaps.add(*hold, span(hold), shared(hold))?;
         (before.lease != hold.lease).then_some((before, *hold, both))
     });
     found.collect()
@@ -119,7 +144,13 @@ fn violated(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash
     let (owner, rival) = (&case.leases[first], &case.leases[second]);
     let mut lines = beliefs(case, owner, rival, both.from);
     let (from, to) = (Ms(both.from), Ms(both.to));
-    lines.push(format!("both believed that they hold {} from {from} to {to}", owner.resource));
+    let alone = match (owner.shared, rival.shared) {
+        (true, false) => format!(", and {} that it holds it alone", rival.client),
+        (false, true) => format!(", and {} that it holds it alone", owner.client),
+        _ => String::new(),
+    };
+    let resource = owner.resource;
+    lines.push(format!("both believed that they hold {resource} from {from} to {to}{alone}"));
     let reasons = why(case, owner, rival, both);
     let finding =
         Violation::explained(Property::MutualExclusion, lines, reasons, both.from, both.to);
@@ -153,7 +184,8 @@ fn beliefs(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, by: Ns) -> Vec
     lines
 }
 
-/// `c1 believed that it holds L from 12.3 ms to 1978.3 ms (deadline), token 3f2a…`.
+/// `c1 believed that it holds L from 12.3 ms to 1978.3 ms (deadline), token 3f2a…`, or that it
+/// shares L.
 pub fn believed(lease: &Lease<'_>) -> String {
     let span = lease.span();
     let ending = match lease.ending {
@@ -162,8 +194,9 @@ pub fn believed(lease: &Lease<'_>) -> String {
         ending => ending.name(),
     };
     format!(
-        "{} believed that it holds {} from {} to {} ({ending}){}",
+        "{} believed that it {} {} from {} to {} ({ending}){}",
         lease.client,
+        if lease.shared { "shares" } else { "holds" },
         lease.resource,
         Ms(span.from),
         Ms(span.to),

@@ -34,6 +34,10 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut findings = Vec::new();
     for lease in &case.leases {
         findings.extend(lease.again.iter().filter_map(|reply| another(lease, reply)));
+        // A shared lease has no token of its own.
+        if lease.shared {
+            continue;
+        }
         let Some(token) = lease.reply.fence else {
             findings.extend(without_token(case, lease));
             continue;
@@ -330,13 +334,29 @@ fn unfenced(case: &Case<'_>, clashes: &[Clash], loss: &Loss<'_>) -> Violation {
     if !causes.is_empty() {
         return loss.violation(Property::UnfencedResource, causes);
     }
-    let writes = lost.iter().rev().chain([&write]);
-    let mut reasons: Vec<Reason> = writes.filter_map(|one| outside(case, *one)).collect();
+    let writes = || lost.iter().rev().chain([&write]);
+    let mut reasons: Vec<Reason> = writes().filter_map(|one| outside(case, *one)).collect();
+    if reasons.is_empty() {
+        reasons.extend(writes().filter_map(|one| shared(case, *one)));
+    }
     if reasons.is_empty() {
         reasons.push((Cause::Unknown, "nothing on record says why both could write".to_owned()));
     }
     let lines = loss.explanation();
     Violation::explained(Property::UnfencedResource, lines, reasons, write.read, write.at)
+}
+
+/// Whether a client wrote while it had only a shared lease.
+fn shared(case: &Case<'_>, write: Write<'_>) -> Option<Reason> {
+    let Write { client, read, at, .. } = write;
+    let mut own = case.leases.iter().filter(|lease| lease.client == client);
+    let lease = own.rfind(|lease| lease.start.from <= read).filter(|lease| lease.shared)?;
+    let line = format!(
+        "{client} wrote at {} under a shared lease of {}, which keeps no other shared lease out",
+        Ms(at),
+        lease.resource
+    );
+    Some((Cause::SharedWrite, line))
 }
 
 /// Why a client wrote when it no longer counted on a lease.

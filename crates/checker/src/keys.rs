@@ -14,7 +14,7 @@ use super::Case;
 use super::case::World;
 use super::clocks::Clocks;
 use super::faults::{Faults, Loss};
-use super::maps::{Map, Numbers};
+use super::maps::{Map, Numbers, Set};
 use super::time::{self, MS, Ms};
 use redquorum_scenario::history::{Act, Event, Ns, Outcome, Record, Window};
 
@@ -178,6 +178,8 @@ pub struct Presence<'a> {
     pub token: &'a str,
     number: usize,
     pub process: &'a str,
+    /// Whether it shares its key: others may be there at the same time.
+    pub shared: bool,
     /// When it was set, if it was.
     pub made: Window,
     /// When the process that set it received the reply.
@@ -320,13 +322,10 @@ impl<'a> Keys<'a> {
         within: Window,
         quorum: usize,
     ) -> Option<&'a str> {
-        let begin = self.granted.partition_point(|index| self.all[*index].made.from < within.from);
-        let end = self.granted.partition_point(|index| self.all[*index].made.from <= within.to);
-        let own = |key: &&Presence<'_>| key.process == process && key.resource == Some(resource);
-        let keys = self.granted.get(begin..end)?.iter().map(|index| &self.all[*index]);
         // The masters that have each token, and its last place in the order.
         let mut tokens: Map<&'a str, (Vec<usize>, usize)> = Map::default();
-        for (place, key) in keys.filter(own).enumerate() {
+        let own = self.set_by(process, resource, within).filter(|key| !key.shared);
+        for (place, key) in own.enumerate() {
             let (nodes, last) = tokens.entry(key.token).or_default();
             *last = place;
             if !nodes.contains(&key.node) {
@@ -340,6 +339,55 @@ impl<'a> Keys<'a> {
         let rank = |token, nodes: &[usize], last| (is_kept(token), nodes.len().min(quorum), last);
         let best = tokens.iter().max_by_key(|(token, (nodes, last))| rank(*token, nodes, *last));
         best.map(|(token, _)| *token)
+    }
+
+    /// The shared token that a quorum of masters first granted to a process within a span. Several
+    /// clients of the process may get shared leases of the resource at the same time, with one
+    /// token after the other: leases before have `taken` theirs.
+    pub fn first_shared(
+        &self,
+        process: &str,
+        resource: &str,
+        within: Window,
+        quorum: usize,
+        taken: &Set<&str>,
+    ) -> Option<&'a str> {
+        let mut tokens: Vec<(&'a str, Vec<Ns>)> = Vec::new();
+        for key in self.set_by(process, resource, within) {
+            let delivered = key.delivered.filter(|at| key.shared && *at <= within.to);
+            let Some(delivered) = delivered.filter(|_| !taken.contains(key.token)) else {
+                continue;
+            };
+            match tokens.iter_mut().find(|(token, _)| *token == key.token) {
+                Some((_, all)) => all.push(delivered),
+                None => tokens.push((key.token, vec![delivered])),
+            }
+        }
+        // Of equals, the one that was set first.
+        let best = tokens.into_iter().min_by_key(|(token, all)| {
+            let mut all = all.clone();
+            all.sort_unstable();
+            let granted = all.get(quorum - 1).copied();
+            let deleted = self.first_delete(process, token, 0).is_some_and(|at| at <= within.to);
+            (granted.is_none(), deleted, granted)
+        });
+        best.map(|(token, _)| token)
+    }
+
+    /// The keys of a resource that an acquire of a process certainly set within a span, in their
+    /// order.
+    fn set_by(
+        &self,
+        process: &str,
+        resource: &str,
+        within: Window,
+    ) -> impl Iterator<Item = &Presence<'a>> {
+        let begin = self.granted.partition_point(|index| self.all[*index].made.from < within.from);
+        let end = self.granted.partition_point(|index| self.all[*index].made.from <= within.to);
+        let keys = self.granted.get(begin..end).unwrap_or_default();
+        let own =
+            move |key: &&Presence<'_>| key.process == process && key.resource == Some(resource);
+        keys.iter().map(|index| &self.all[*index]).filter(own)
     }
 
     /// Whether the history contains anything about a token.
@@ -463,7 +511,7 @@ impl<'a> OneKey<'_, 'a> {
         self.gone.retain(|(until, _)| *until >= when.from);
         match (command.act, command.result) {
             (Act::Set { token, ttl_ms, .. }, Outcome::Done | Outcome::Created) => {
-                self.missing(keys, None, when);
+                self.alone(keys, command);
                 self.create(keys, command, token, *ttl_ms, true);
             }
             (Act::Set { token, ttl_ms, .. }, Outcome::Silent) => {
@@ -505,6 +553,7 @@ impl<'a> OneKey<'_, 'a> {
             token,
             number,
             process: command.process,
+            shared: command.act.is_shared(),
             made: command.when,
             delivered: command.delivered,
             sure,
@@ -579,10 +628,10 @@ impl<'a> OneKey<'_, 'a> {
                 kept.life = life;
             }
             (Outcome::Created, Some(token)) => {
-                self.missing(keys, None, when);
+                self.alone(keys, command);
                 self.create(keys, command, token, ttl_ms, false);
             }
-            (Outcome::Refused, Some(_)) => self.missing(keys, token, when),
+            (Outcome::Refused, Some(token)) => self.missing(keys, when, |old| old.token == token),
             (Outcome::Done | Outcome::Silent, token) => {
                 if token.is_none() && command.result == Outcome::Done {
                     self.foreign(keys, command, false);
@@ -620,7 +669,9 @@ impl<'a> OneKey<'_, 'a> {
         }
         match (command.result, token) {
             (Outcome::Error, _) => {}
-            (Outcome::Refused, token) => self.missing(keys, token, when),
+            (Outcome::Refused, token) => {
+                self.missing(keys, when, |old| token.is_none_or(|token| token == old.token));
+            }
             (Outcome::Silent, token) => {
                 self.gone.push((when.to, token));
                 for index in &self.open {
@@ -707,11 +758,19 @@ impl<'a> OneKey<'_, 'a> {
         fits.find(|index| keys.all[*index].sure).or(first)
     }
 
-    /// A token was not there at some time within a window; none: no token was there.
-    fn missing(&self, keys: &mut Keys<'a>, token: Option<&str>, when: Window) {
+    /// A command set a token: no other was there, except those that share their key, beside one
+    /// that does.
+    fn alone(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
+        let shared = command.act.is_shared();
+        let stays = |old: &Presence<'_>| shared && old.shared && Some(old.number) != command.token;
+        self.missing(keys, command.when, |old| !stays(old));
+    }
+
+    /// Some tokens were not there at some time within a window.
+    fn missing(&self, keys: &mut Keys<'a>, when: Window, is: impl Fn(&Presence<'a>) -> bool) {
         for index in &self.open {
             let old = &mut keys.all[*index];
-            if token.is_none_or(|token| old.token == token) && old.made.to <= when.from {
+            if is(old) && old.made.to <= when.from {
                 old.ends(when);
             }
         }

@@ -11,7 +11,7 @@ use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
 use super::case::{Reply, Request, World};
 use super::faults::Faults;
 use super::keys::{Keys, Presence};
-use super::maps::{Map, count, sorted};
+use super::maps::{Map, Set, count, sorted};
 use super::time;
 
 /// A span of time in which a client counted on a lease.
@@ -40,6 +40,8 @@ pub struct Lease<'a> {
     pub client: &'a str,
     pub process: &'a str,
     pub resource: &'a str,
+    /// Whether others may have shared leases of the resource at the same time.
+    pub shared: bool,
     pub token: Option<&'a str>,
     pub phase: Phase,
     pub asked: Ns,
@@ -117,6 +119,12 @@ impl<'a> Lease<'a> {
     fn extend(&mut self, at: Option<Ns>, deadline: Window, request: Option<usize>) {
         let before = self.latest_deadline();
         self.extensions.push(Extension { at, deadline, request, before });
+    }
+
+    /// Whether a request that found the lease got one that it can count on: the holder of a shared
+    /// lease that asks for an exclusive one, and is granted it, keeps others out from then on.
+    const fn serves(&self, request: &Request<'_>) -> bool {
+        !self.shared || request.op.is_shared()
     }
 
     /// The owner gets another handle, and counts on the deadline that came with it.
@@ -279,6 +287,8 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
     let mut changes = changes.into_iter().peekable();
     let mut leases: Vec<Lease<'a>> = Vec::new();
     let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
+    // The tokens of shared leases so far.
+    let mut taken: Set<&str> = Set::default();
     for (record, Record { event, .. }) in world.records.iter().enumerate() {
         match event {
             Event::Requested(_) | Event::Replied { .. } => {
@@ -291,13 +301,16 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
                     match (request.op.effect(), reply, latest) {
                         (LeaseEffect::Releases, _, Some(lease)) => lease.give_back(index),
                         (LeaseEffect::Acquires, Some(reply), Some(lease))
-                            if reply.handles > Some(1) =>
+                            if reply.handles > Some(1) && lease.serves(request) =>
                         {
                             lease.reenter(index, request, reply);
                         }
                         (LeaseEffect::Acquires, Some(reply), _) => {
                             known.push(leases.len());
-                            leases.push(granted(index, request, resource, reply, world, keys));
+                            let lease =
+                                granted(index, request, (resource, reply), world, keys, &taken);
+                            taken.extend(lease.token.filter(|_| lease.shared));
+                            leases.push(lease);
                         }
                         (LeaseEffect::Extends, Some(reply), Some(lease)) => {
                             let promised = promised(request, reply);
@@ -382,15 +395,22 @@ fn attempt(commands: impl Iterator<Item = (usize, Ns)>, quorum: usize) -> Option
 fn granted<'a>(
     index: usize,
     request: &Request<'a>,
-    resource: &'a str,
-    reply: Reply<'a>,
+    (resource, reply): (&'a str, Reply<'a>),
     world: &World<'a>,
     keys: &Keys<'a>,
+    taken: &Set<&'a str>,
 ) -> Lease<'a> {
     let during = Window::new(request.asked, reply.ns);
     let reported = reply.token.filter(|token| keys.knows(token));
     let enough = world.lock_of(request.process).q;
-    let token = reported.or_else(|| keys.last_set(request.process, resource, during, enough));
+    let shared = request.op.is_shared();
+    // Another lock may know no shared tokens.
+    let alone = || keys.last_set(request.process, resource, during, enough);
+    let found = || match shared {
+        true => keys.first_shared(request.process, resource, during, enough, taken).or_else(alone),
+        false => alone(),
+    };
+    let token = reported.or_else(found);
     // No interpretable command set a key: then nothing can be concluded about its keys.
     let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
     let token = if opaque { None } else { token.or(reply.token) };
@@ -423,6 +443,7 @@ fn granted<'a>(
         client: request.client,
         process: request.process,
         resource,
+        shared,
         token,
         phase: request.phase,
         asked: request.asked,

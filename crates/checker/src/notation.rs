@@ -75,6 +75,11 @@ impl<'a> Words<'a> {
         self.0.contains(&word)
     }
 
+    /// Whether it is about a shared lease.
+    fn is_shared(&self) -> bool {
+        self.has("shares") || self.has("shared")
+    }
+
     /// The word that follows another one.
     fn after(&self, word: &str) -> Option<&'a str> {
         let place = self.0.iter().position(|one| *one == word)?;
@@ -222,9 +227,12 @@ impl Run {
         let name: Name = client.into();
         let key: Name = words.after("key").unwrap_or("L").into();
         let (ttl_ms, token) = (Some(2000), Some(object).filter(|token| *token != "any"));
+        let shared = words.is_shared();
         let act = match (verb, token.map(Name::from)) {
-            ("gets" | "sets", _) => Act::Set { key, token: object.into(), ttl_ms },
-            ("extends" | "keeps", token) => Act::Keep { key, token, ttl_ms },
+            ("gets" | "shares" | "sets", _) => {
+                Act::Set { key, token: object.into(), ttl_ms, shared }
+            }
+            ("extends" | "keeps", token) => Act::Keep { key, token, ttl_ms, shared },
             ("releases" | "deletes", token) => Act::Delete { key, token },
             _ => Act::Other { key: Some(key), command: object.into() },
         };
@@ -235,7 +243,9 @@ impl Run {
                 return self.open.push((client.to_owned(), id));
             }
             // An acquire that these masters grant, from 1 ms before, with keys from 0.6 ms before.
-            "gets" => {
+            // `shares` acquires a shared lease. Its other events have the word `shared`: `asks
+            // shared`, `keeps t1 on 3 shared`.
+            "gets" | "shares" => {
                 let id = self.open_or_asked(at - 1.0, client, words);
                 self.commands(at - 0.6, client, &act, words);
                 return self.reply(at, client, id, true, words);
@@ -324,14 +334,15 @@ impl Run {
             "keep_alive" => Op::KeepAlive { resource, max_ms: 10_000 },
             _ => {
                 let (again, wait_ms) = (words.has("again"), words.number("waiting").unwrap_or(0));
+                let shared = words.is_shared();
                 match words.after("with") {
                     Some(with) => {
                         let resources = vec![resource, with.into()];
-                        Op::AcquireAll { resources, ttl_ms, wait_ms }
+                        Op::AcquireAll { resources, ttl_ms, wait_ms, shared }
                     }
                     None => {
                         let ttl_ms = if again { 0 } else { ttl_ms };
-                        Op::Acquire { resource, ttl_ms, wait_ms, again }
+                        Op::Acquire { resource, ttl_ms, wait_ms, again, shared }
                     }
                 }
             }
@@ -348,7 +359,8 @@ impl Run {
         let why = if why == "no-reason" { "refused" } else { why };
         let stamp = words.time("stamped").unwrap_or(ns(at));
         let stamped = !words.has("unstamped");
-        let token = words.0.get(3).filter(|_| words.has("gets") && !words.has("unreported"));
+        let is_grant = words.has("gets") || words.has("shares");
+        let token = words.0.get(3).filter(|_| is_grant && !words.has("unreported"));
         self.record(
             at,
             Event::Replied {

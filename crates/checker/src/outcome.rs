@@ -391,16 +391,27 @@ fn hand_overs(granted: &[&Lease<'_>]) -> Vec<Ns> {
     let mut times = Vec::new();
     for leases in by_resource.values_mut() {
         leases.sort_by_key(|lease| lease.start.to);
-        for pair in leases.windows(2) {
-            let end = pair[0].span().to;
-            let next = pair[1].start.to;
-            let waited = pair[1].asked <= end && next >= end;
-            if waited && pair[0].client != pair[1].client {
+        for (place, lease) in leases.iter().enumerate() {
+            let Some(before) = before(&leases[..place], lease.shared) else { continue };
+            let end = before.span().to;
+            let next = lease.start.to;
+            let waited = lease.asked <= end && next >= end;
+            if waited && before.client != lease.client {
                 times.push(next.saturating_sub(end));
             }
         }
     }
     times
+}
+
+/// The lease that had to end before the next one. Before a shared lease: the latest exclusive one.
+/// Before an exclusive lease: the latest one, or of the shared ones that were granted after the
+/// latest exclusive one the one that ended last.
+fn before<'c, 'h>(earlier: &[&'c Lease<'h>], shared: bool) -> Option<&'c Lease<'h>> {
+    let exclusive = earlier.iter().rposition(|lease| !lease.shared);
+    let readers = if shared { &[] } else { &earlier[exclusive.map_or(0, |at| at + 1)..] };
+    let last = readers.iter().max_by_key(|lease| lease.span().to);
+    last.or(exclusive.map(|at| &earlier[at])).copied()
 }
 
 /// The reason, for a run without violations. None if no fault struck, or if the history does not
@@ -454,7 +465,8 @@ impl<'c, 'a> Contest<'c, 'a> {
                     // A client has one acquire of a resource at a time.
                     let before = of_client.partition_point(|request| request.asked < held.to);
                     let latest = of_client[..before].iter().rev();
-                    latest.take_while(|request| request.replied() > held.from).copied()
+                    let open = latest.take_while(|request| request.replied() > held.from).copied();
+                    open.filter(|request| !(lease.shared && request.op.is_shared()))
                 })
                 .collect();
             let spans = rivals.iter().filter_map(|rival| rival.span().meet(held));

@@ -106,7 +106,7 @@ impl Calm {
 }
 
 /// How long after a fault a lock may feel it: keys whose owner is gone expire, with the lock delay;
-/// connections are made again; waiters look; positions in a fair queue lapse; and a guard trusts a
+/// connections are made again; waiters look; positions in a queue lapse; and a guard trusts a
 /// master again, if need be after a second probation.
 fn recovery(case: &Case<'_>) -> Ns {
     let scenario = case.world.scenario;
@@ -115,10 +115,11 @@ fn recovery(case: &Case<'_>) -> Ns {
     let keys = longest.saturating_add(time::of(lock.lock_delay.0));
     let keys = keys.saturating_add(case.world.deducted_from(keys));
     let links = RECONNECT.saturating_add(case.world.node_timeout.saturating_mul(2));
-    let options = || scenario.processes().into_iter().map(|process| scenario.options_of(process));
-    let is_fair = options().any(|lock| lock.fair);
-    let queues = if is_fair { time::of_ms(LAPSE_MS.max(TURN_MS)) + LOOKS + SOON } else { 0 };
-    let quarantine = options().map(|lock| time::of(lock.quarantine())).max().unwrap_or(0);
+    let lapses = time::of_ms(LAPSE_MS.max(TURN_MS)) + LOOKS + SOON;
+    let queues = if scenario.has_queues() { lapses } else { 0 };
+    let processes = scenario.processes().into_iter();
+    let options = processes.map(|process| scenario.options_of(process));
+    let quarantine = options.map(|lock| time::of(lock.quarantine())).max().unwrap_or(0);
     let guards = match quarantine {
         0 => 0,
         _ => quarantine.saturating_mul(2).saturating_add(2 * LOOKS_AT_DISTRUSTED),
@@ -170,13 +171,15 @@ fn slow(case: &Case<'_>, calm: &Calm, request: &Request<'_>) -> Option<Violation
         false => is_in_the_way || soon && request.granted(),
     };
     (!excused).then(|| {
-        let why = format!("no fault was in force, and nobody held it since {}", Ms(free));
+        let alone = if request.op.is_shared() { " alone" } else { "" };
+        let why = format!("no fault was in force, and nobody held it{alone} since {}", Ms(free));
         violation(request, ended, bound, why)
     })
 }
 
 /// What is in the way of a request: leases, and other requests for its resources. An obstacle to
-/// one of several resources is an obstacle to all.
+/// one of several resources is an obstacle to all. Shared leases and requests for them are not in
+/// each other's way.
 struct Way {
     /// Until when a client held one of the resources, or was releasing it; none: no client did.
     held: Option<Ns>,
@@ -200,7 +203,11 @@ impl Way {
         let expires = delay.saturating_add(case.world.deducted_from(longest.saturating_add(delay)));
         let touches = |span: Window| span.from < within.to && span.to >= within.from;
         let of_others = |index: usize| case.requests[index].record != request.record;
-        let leases = case.leases.iter().filter(|it| wants(it.resource) && of_others(it.request));
+        let excludes = |shared: bool| !(shared && request.op.is_shared());
+        let leases = case
+            .leases
+            .iter()
+            .filter(|it| wants(it.resource) && of_others(it.request) && excludes(it.shared));
         let holds = leases.flat_map(|lease| {
             let released = lease.ending == Ending::Release;
             let more = if released { slack } else { slack.saturating_add(expires) };
@@ -221,11 +228,15 @@ impl Way {
             Window::new(other.asked, to)
         };
         let (asks, others): (Vec<_>, Vec<_>) = requests.partition(|other| other.is_acquire());
-        let releases = others.into_iter().filter(|other| other.op.is_release());
+        let asks = asks.into_iter().filter(|other| excludes(other.op.is_shared()));
+        let releases = others.into_iter().filter(|other| {
+            let of_shared = || case.lease_at(other).is_some_and(|lease| lease.shared);
+            other.op.is_release() && (excludes(true) || !of_shared())
+        });
         let releases = releases.map(|other| (until(other), true));
         let held = holds.chain(releases).filter(|(span, _)| touches(*span));
         let held = held.map(|(span, released)| (span.to, released)).max();
-        let asked = asks.into_iter().map(until).filter(|span| touches(*span));
+        let asked = asks.map(until).filter(|span| touches(*span));
         Self {
             held: held.map(|(to, _)| to),
             is_released: held.is_none_or(|(_, released)| released),
@@ -272,7 +283,9 @@ fn violation(request: &Request<'_>, ended: Ns, bound: Ns, why: String) -> Violat
         }
         None => format!("had no reply by {at}"),
     };
-    let lines = vec![format!("{client} asked for {resource} at {}, and {what}", Ms(asked)), why];
+    let shared = if request.op.is_shared() { " shared" } else { "" };
+    let asks = format!("{client} asked for {resource}{shared} at {}, and {what}", Ms(asked));
+    let lines = vec![asks, why];
     Violation::bug(Property::Progress, lines, asked, ended)
 }
 
@@ -407,7 +420,8 @@ fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     {
         return None;
     }
-    let lease = case.lease_at(request)?;
+    // The holder of a shared lease that asks for an exclusive one would wait for itself.
+    let lease = case.lease_at(request).filter(|it| !it.shared || request.op.is_shared())?;
     let lost = lease.lost.unwrap_or(Ns::MAX);
     let end = lease.deadline.from.min(lost).min(case.released(lease));
     (reply.ns < end).then(|| {

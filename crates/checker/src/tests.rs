@@ -25,6 +25,7 @@ fn histories_have_their_verdicts() {
         ("measures", include_str!("tests/measures.txt")),
         ("outcome", include_str!("tests/outcome.txt")),
         ("progress", include_str!("tests/progress.txt")),
+        ("shared", include_str!("tests/shared.txt")),
         ("validity", include_str!("tests/validity.txt")),
     ] {
         check_file(file, text);
@@ -34,20 +35,25 @@ fn histories_have_their_verdicts() {
 proptest! {
     #[test]
     fn the_sweep_finds_an_overlap_exactly_where_two_holds_overlap(
-        spans in prop::collection::vec((0..40i64, 0..10i64), 0..12)
+        spans in prop::collection::vec((0..40i64, 0..10i64, any::<bool>()), 0..12)
     ) {
-        let hold = |(lease, (from, length)): (usize, &(i64, i64))| {
+        let hold = |(lease, (from, length, _)): (usize, &(i64, i64, bool))| {
             let span = Window::new(*from, from + length);
             Hold { lease, inner: span, outer: span }
         };
+        let shared = |hold: &Hold| spans[hold.lease].2;
         let mut holds: Vec<Hold> = spans.iter().enumerate().map(hold).collect();
-        let found = overlaps(&mut holds, |hold| hold.inner);
+        let found = overlaps(&mut holds, |hold| hold.inner, shared);
         for (first, second, _) in &found {
             prop_assert!(first.inner.from < second.inner.to && second.inner.from < first.inner.to);
+            prop_assert!(!(shared(first) && shared(second)));
         }
-        // The checker reports every hold that overlaps an earlier one, once.
+        // The checker reports every hold that overlaps an earlier one, and must not, once.
         let wanted: Vec<usize> = holds.iter().enumerate().filter(|(place, hold)| {
-            holds[..*place].iter().any(|before| before.inner.meet(hold.inner).is_some())
+            holds[..*place].iter().any(|before| {
+                let must_not = !(shared(before) && shared(hold));
+                must_not && before.inner.meet(hold.inner).is_some()
+            })
         }).map(|(_, hold)| hold.lease).collect();
         let found: Vec<usize> = found.iter().map(|(_, second, _)| second.lease).collect();
         prop_assert_eq!(found, wanted);
@@ -145,8 +151,8 @@ fn ms(ns: Ns) -> String {
 /// How often each event occurs, its name, and its fields. A field `name:kind` has a value of
 /// another kind than its name says. A field that ends with `?` may be missing.
 const EVENTS: [(usize, &str, &str); 27] = [
-    (2, "requested", "client id op:acquire resource ttl_ms wait_ms:any again"),
-    (1, "requested", "client id op:acquire_all resources ttl_ms wait_ms:any"),
+    (2, "requested", "client id op:acquire resource ttl_ms wait_ms:any again shared:again"),
+    (1, "requested", "client id op:acquire_all resources ttl_ms wait_ms:any shared:again"),
     (1, "requested", "client id op:extend resource ttl_ms"),
     (1, "requested", "client id op:keep_alive resource max_ms:any"),
     (1, "requested", "client id op:release resource"),
@@ -156,8 +162,8 @@ const EVENTS: [(usize, &str, &str); 27] = [
     (2, "replied", "client id ok:yes token? from_ns? at_ns? deadline_ns? valid_ms:any? handles?"),
     (2, "replied", "client id ok:yes from_ns? at_ns? deadline_ns? fence? each?"),
     (2, "replied", "client id ok:no token? from_ns? at_ns? deadline_ns? fence? why"),
-    (3, "command", "act:set key token ttl_ms?"),
-    (2, "command", "act:keep key token? ttl_ms?"),
+    (3, "command", "act:set key token ttl_ms? shared:again"),
+    (2, "command", "act:keep key token? ttl_ms? shared:again"),
     (2, "command", "act:delete key token?"),
     (1, "command", "act:certify key token?"),
     (1, "command", "act:other key? command"),

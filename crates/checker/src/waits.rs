@@ -144,10 +144,12 @@ fn overtaken<'c>(
         let turn = turns.get(&key(&case.requests[lease.request]));
         turn.is_some_and(|turn| turn.from >= since)
     };
+    // Requests for shared leases do not overtake each other: they are granted together.
     let others = case.leases.iter().filter(|lease| {
         Some(lease.resource) == request.resource
             && lease.process != request.process
             && lease.start.to <= until
+            && !(lease.shared && request.op.is_shared())
     });
     for lease in others.filter(later) {
         *times.entry(lease.process).or_default() += 1;
@@ -158,10 +160,12 @@ fn overtaken<'c>(
 }
 
 /// Whether `other`, of the same process, was answered before `request`, and was not asked much
-/// later. Requests that are asked at the same time may be served in any order.
+/// later. Requests that are asked at the same time may be served in any order, and those for shared
+/// leases together.
 fn is_ahead(case: &Case<'_>, other: &Request<'_>, request: &Request<'_>) -> bool {
     other.op.wait_ms() > 0
         && request.op.wait_ms() > 0
+        && !(other.op.is_shared() && request.op.is_shared())
         && (other.process, other.resource) == (request.process, request.resource)
         && other.record != request.record
         && other.asked <= request.asked.saturating_add(case.world.node_timeout)

@@ -100,6 +100,10 @@ pub enum Op {
         /// still held, add another handle to it. Needs `reenter` among the features of the client.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
+        /// Acquire a shared lease: other clients may have shared ones at the same time, and none an
+        /// exclusive one. Needs `shared` among the features of the client.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        shared: bool,
     },
     /// Acquire all of these resources, or none. Wait at most `wait_ms` while one is taken; 0 means
     /// one attempt. The reply describes each lease in [`ClientReply::each`].
@@ -110,6 +114,9 @@ pub enum Op {
         ttl_ms: u64,
         /// How long to wait.
         wait_ms: u64,
+        /// Acquire shared leases. Needs `shared` among the features of the client.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        shared: bool,
     },
     /// Extend the lease.
     Extend {
@@ -214,6 +221,11 @@ impl Op {
         matches!(self, Self::Acquire { again: true, .. })
     }
 
+    /// Whether the client asks for shared leases.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self, Self::Acquire { shared: true, .. } | Self::AcquireAll { shared: true, .. })
+    }
+
     /// What the operation does to the leases of its resources.
     pub const fn effect(&self) -> LeaseEffect {
         match self {
@@ -241,15 +253,16 @@ impl Op {
         let ttl_ms = |ttl: &Option<Length>| millis(ttl.map_or(usual, |ttl| ttl.0));
         let all = || step.resources().cloned().collect();
         Some(match step {
-            Step::Acquire { resource, also, wait, ttl, again, .. } => {
+            Step::Acquire { resource, also, shared, wait, ttl, again, .. } => {
                 let wait_ms = if waits { millis(wait.0) } else { 0 };
                 // The step names no TTL: 0 keeps the deadline of the lease that the client holds.
                 let ttl_ms = if *again && ttl.is_none() { 0 } else { ttl_ms(ttl) };
+                let shared = *shared;
                 if also.is_empty() {
                     let resource = resource.clone();
-                    Self::Acquire { resource, ttl_ms, wait_ms, again: *again }
+                    Self::Acquire { resource, ttl_ms, wait_ms, again: *again, shared }
                 } else {
-                    Self::AcquireAll { resources: all(), ttl_ms, wait_ms }
+                    Self::AcquireAll { resources: all(), ttl_ms, wait_ms, shared }
                 }
             }
             Step::Extend { resource, ttl } => {
@@ -299,6 +312,8 @@ named! {
         Reenter = "reenter",
         /// The client acquires several resources at once (`acquire_all`, `release_all`).
         Several = "several",
+        /// The client acquires shared leases (`shared`).
+        Shared = "shared",
         /// The client cancels a request in progress, and gives up what that request may have set.
         Cancel = "cancel",
         /// The client never sets the token of an earlier attempt.
@@ -310,9 +325,10 @@ named! {
 }
 
 impl Capability {
-    /// What the lock of this repository can do: all but what only other locks need.
+    /// What the lock of this repository can do: all but what only other locks need, and what it
+    /// does not do yet.
     pub fn of_this_lock() -> Vec<Self> {
-        Self::ALL.into_iter().filter(|can| *can != Self::Renews).collect()
+        Self::ALL.into_iter().filter(|can| ![Self::Renews, Self::Shared].contains(can)).collect()
     }
 
     /// What a client must be able to do for a step, beyond acquire, release and access.
@@ -330,7 +346,8 @@ impl Capability {
             | Step::Touch { under: None, .. }
             | Step::Work(_) => None,
         };
-        kind.into_iter().chain(step.cancel().map(|_| Self::Cancel))
+        let shared = step.is_shared().then_some(Self::Shared);
+        kind.into_iter().chain(shared).chain(step.cancel().map(|_| Self::Cancel))
     }
 }
 

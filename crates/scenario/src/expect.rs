@@ -65,7 +65,7 @@ pub struct Expect {
     pub hygiene: Option<Wanted>,
     /// The causes of violations that the checker must find. Each is the name of a fault
     /// (`clock.step`, `node.restart`, `client.pause`), or `node-lists`, `max-ttl`, `late-write`,
-    /// `bug` or `unknown`.
+    /// `shared-write`, `bug` or `unknown`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<Cause>,
     /// How the acquires must have ended, for each client or for all clients of a kind that has a
@@ -196,7 +196,7 @@ pub enum Count {
 
 named! {
     /// The cause of a violation. Most are named after a fault; `node-lists`, `max-ttl`,
-    /// `late-write`, `bug` and `unknown` are not faults.
+    /// `late-write`, `shared-write`, `bug` and `unknown` are not faults.
     pub enum Cause {
         ClockStep = "clock.step",
             "the clock of a master was set forward, so a key expired early";
@@ -227,6 +227,8 @@ named! {
         MaxTtl = "max-ttl", "guards of clients have different longest TTLs";
         LateWrite = "late-write",
             "a client wrote after its lease had ended, without looking at the deadline";
+        SharedWrite = "shared-write",
+            "a client wrote under a shared lease, beside others that have one";
         Bug = "bug", "no fault explains it: a bug of the lock under test";
         Unknown = "unknown", "the record does not show it";
     }

@@ -522,6 +522,10 @@ pub enum Act {
         token: Name,
         /// The TTL; none: the key never expires.
         ttl_ms: Option<u64>,
+        /// Whether the value is one of those that share the key: others may be there too. If an
+        /// exclusive value is there, nothing is set.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        shared: bool,
     },
     /// Prolongs the key if it has this value; may create it.
     Keep {
@@ -531,6 +535,9 @@ pub enum Act {
         token: Option<Name>,
         /// The new TTL, from now on.
         ttl_ms: Option<u64>,
+        /// Whether the value is one of those that share the key.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        shared: bool,
     },
     /// Deletes the key if it has this value.
     Delete {
@@ -565,6 +572,11 @@ impl Act {
             | Self::Certify { key, .. } => Some(key),
             Self::Other { key, .. } => key.as_deref(),
         }
+    }
+
+    /// Whether the command sets or prolongs a value that shares its key with others.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self, Self::Set { shared: true, .. } | Self::Keep { shared: true, .. })
     }
 
     /// The value that the command sets or compares with.
@@ -638,10 +650,12 @@ impl Act {
         Some(match effect {
             KeyEffect::None | KeyEffect::Queue => return None,
             KeyEffect::Set { key: of, token: to, ttl_ms } => {
-                Self::Set { key: key(of), token: token(to), ttl_ms: Some(ttl_ms) }
+                let (ttl_ms, shared) = (Some(ttl_ms), is_shared(to));
+                Self::Set { key: key(of), token: token(to), ttl_ms, shared }
             }
             KeyEffect::Keep { key: of, token: compared, ttl_ms } => {
-                Self::Keep { key: key(of), token: Some(token(compared)), ttl_ms: Some(ttl_ms) }
+                let (ttl_ms, shared) = (Some(ttl_ms), is_shared(compared));
+                Self::Keep { key: key(of), token: Some(token(compared)), ttl_ms, shared }
             }
             KeyEffect::Delete { key: of, token: compared } => {
                 Self::Delete { key: key(of), token: Some(token(compared)) }
@@ -661,6 +675,11 @@ impl Act {
         }
         self
     }
+}
+
+/// Whether a token of the lock is a shared one. Until the lock has such tokens, none is.
+const fn is_shared(_token: Token) -> bool {
+    false
 }
 
 impl Class {

@@ -419,6 +419,14 @@ impl Scenario {
         let asked = self.clients.iter().flat_map(|client| &client.script).filter_map(Step::ttl);
         asked.chain([self.lock.ttl.0]).max().unwrap_or_default()
     }
+
+    /// Whether the position of a waiter keeps other clients out: in the queue of a fair lock, and
+    /// out of shared leases.
+    pub fn has_queues(&self) -> bool {
+        let is_fair = |client: &Client| client.options(&self.lock).fair;
+        let shares = |client: &Client| client.script.iter().any(Step::is_shared);
+        self.clients.iter().any(|client| is_fair(client) || shares(client))
+    }
 }
 
 impl Client {

@@ -94,10 +94,11 @@ fn compact(length: Length) -> String {
 /// One step of a client's script.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// `acquire L [and M]… [wait 5s] [ttl 2s] [cancel 100ms]`, or `reacquire L [wait 5s] …`:
-    /// acquire the resource.
+    /// `acquire L [and M]… [shared] [wait 5s] [ttl 2s] [cancel 100ms]`, or `reacquire L [wait 5s]
+    /// …`: acquire the resource.
     ///
     /// - `and`: acquire all of the resources, or none.
+    /// - `shared`: acquire a shared lease, beside other clients that do. Default: an exclusive one.
     /// - `reacquire`: acquire as the owner of the lease that the client has, which yields another
     ///   handle of it. Each handle has a `release` of its own.
     /// - `wait`: wait at most this long. Default: one attempt.
@@ -108,6 +109,8 @@ pub enum Step {
         resource: Name,
         /// Further resources.
         also: Vec<Name>,
+        /// Whether other clients may have shared leases of the resources at the same time.
+        shared: bool,
         /// How long to wait while another client holds the resource.
         wait: Length,
         /// A TTL in place of the lock's.
@@ -169,8 +172,8 @@ named! {
     }
 }
 
-const STEPS: &str = "one of `acquire L [and M] [wait 5s] [ttl 2s] [cancel 1s]`, \
-                     `reacquire L [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
+const STEPS: &str = "one of `acquire L [and M] [shared] [wait 5s] [ttl 2s] [cancel 1s]`, \
+                     `reacquire L [shared] [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
                      `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
                      [if L]`, `present R under L`, `release L [and M]`";
 
@@ -220,6 +223,11 @@ impl Step {
     /// Whether the client acquires as the owner of a lease that it has: a re-entry.
     pub const fn is_again(&self) -> bool {
         matches!(self, Self::Acquire { again: true, .. })
+    }
+
+    /// Whether the client acquires a shared lease.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self, Self::Acquire { shared: true, .. })
     }
 
     /// Whether the step is about several leases at once.
@@ -365,12 +373,19 @@ impl FromStr for Step {
                 let resource = words.name("the resource")?;
                 let also = if again { Vec::new() } else { also(&mut words)? };
                 let (mut wait, mut ttl, mut cancel) = (None, None, None);
+                let mut shared = false;
                 // Options come in any order, each at most once.
                 while let Some(word) = words.rest.peek().copied() {
                     let option = match word {
                         "again" => {
                             return Err(words.wrong("`acquire L again` is `reacquire L` now"));
                         }
+                        "shared" if !shared => {
+                            words.rest.next();
+                            shared = true;
+                            continue;
+                        }
+                        "shared" => return Err(words.wrong("`shared` is there twice")),
                         "wait" => &mut wait,
                         "ttl" => &mut ttl,
                         "cancel" => &mut cancel,
@@ -382,7 +397,7 @@ impl FromStr for Step {
                     *option = words.option(word)?;
                 }
                 let wait = wait.unwrap_or_default();
-                Self::Acquire { resource, also, wait, ttl, cancel, again }
+                Self::Acquire { resource, also, shared, wait, ttl, cancel, again }
             }
             "extend" => {
                 let resource = words.name("the resource")?;
@@ -428,11 +443,13 @@ impl fmt::Display for Step {
             names.map(|name| format!(" {word} {name}")).collect()
         };
         match self {
-            Self::Acquire { resource, also, wait, ttl, cancel, again } => {
+            Self::Acquire { resource, also, shared, wait, ttl, cancel, again } => {
                 let verb = if *again { "reacquire" } else { "acquire" };
+                let also = names("and", &mut also.iter());
+                let shared = if *shared { " shared" } else { "" };
                 let wait = option("wait", &Some(*wait).filter(|wait| !wait.is_zero()));
                 let (ttl, cancel) = (option("ttl", ttl), option("cancel", cancel));
-                write!(f, "{verb} {resource}{}{wait}{ttl}{cancel}", names("and", &mut also.iter()))
+                write!(f, "{verb} {resource}{also}{shared}{wait}{ttl}{cancel}")
             }
             Self::Extend { resource, ttl } => write!(f, "extend {resource}{}", option("ttl", ttl)),
             Self::Keep { resource, most } => write!(f, "keep {resource} for {}", compact(*most)),

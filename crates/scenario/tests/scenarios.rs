@@ -90,7 +90,7 @@ loop = "1s"
 think = "10ms"
 start = "100ms"
 script = [
-    "acquire L",   # a comment
+    "acquire L wait 1s shared",   # a comment
     "release L",
 ]
 

@@ -242,20 +242,21 @@ fn of_resource(
     let Each { token, deadline_ns, .. } = reply.of(place);
     let until = deadline_ns.map_or_else(String::new, |at| format!(", until {}", time(at)));
     let reason = reply.why.map_or("an error", FailureReason::about);
+    let shared = if op.is_shared() { " shared" } else { "" };
     Some(match (op.effect(), reply.ok) {
         (LeaseEffect::Acquires, true) if reply.handles > Some(1) => {
-            format!("{client} is granted {resource} again{until}")
+            format!("{client} is granted {resource}{shared} again{until}")
         }
         (LeaseEffect::Acquires, true) => {
             let by = granted_by(history, ns, token.as_ref());
-            format!("{client} is granted {resource}{by}{until}")
+            format!("{client} is granted {resource}{shared}{by}{until}")
         }
         (LeaseEffect::Acquires, false) => {
             let mut others = op.resources().to_vec();
             others.remove(place);
             let together = if others.is_empty() { "" } else { " together with " };
             let others = others.join(" and ");
-            format!("{client} is refused {resource}{together}{others}: {reason}")
+            format!("{client} is refused {resource}{together}{others}{shared}: {reason}")
         }
         (LeaseEffect::Extends, true) => format!("{client} extends {resource}{until}"),
         (LeaseEffect::Extends, false) => format!("{client} cannot extend {resource}: {reason}"),

@@ -330,10 +330,13 @@ impl<K: Conduct> Process<K> {
 
     fn request(&mut self, Request { id, client, op }: Request, context: &mut InputContext<'_>) {
         let begun = match op {
-            Op::Acquire { resource, ttl_ms, wait_ms, again } => {
+            Op::Acquire { shared: true, .. } | Op::AcquireAll { shared: true, .. } => {
+                Err(FailureReason::Unsupported.into())
+            }
+            Op::Acquire { resource, ttl_ms, wait_ms, again, shared: false } => {
                 self.acquire(id, (client, resource), (ttl_ms, wait_ms, again), context)
             }
-            Op::AcquireAll { resources, ttl_ms, wait_ms } => {
+            Op::AcquireAll { resources, ttl_ms, wait_ms, shared: false } => {
                 self.acquire_all(id, (client, resources), ttl_ms, wait_ms, context)
             }
             Op::ReleaseAll { resources } => {

@@ -401,10 +401,9 @@ impl Orchestrator {
 fn longest_key(scenario: &Scenario) -> Duration {
     let ahead = master_clocks(scenario).map(ClockFault::sets_ahead);
     let own = scenario.longest_ttl().saturating_add(scenario.lock.lock_delay.0);
-    // A client that died keeps its position in the fair queue for this long.
-    let is_fair = |client: &Client| client.options(&scenario.lock).fair;
-    let fair = scenario.clients.iter().any(is_fair);
-    let place = if fair { Duration::from_millis(LAPSE_MS) } else { Duration::ZERO };
+    // A client that died keeps its position in the queue for this long.
+    let lapse = if scenario.has_queues() { LAPSE_MS } else { 0 };
+    let place = Duration::from_millis(lapse);
     ahead.fold(own.max(place), Duration::saturating_add)
 }
 

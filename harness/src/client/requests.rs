@@ -87,12 +87,15 @@ impl RequestHandler {
     /// Handles a request, and returns at once.
     pub(crate) fn handle(self: &Arc<Self>, Request { id, client, op }: Request) {
         let begun = match op {
-            Op::Acquire { resource, ttl_ms, wait_ms, again } => {
+            Op::Acquire { shared: true, .. } | Op::AcquireAll { shared: true, .. } => {
+                Err(FailureReason::Unsupported.into())
+            }
+            Op::Acquire { resource, ttl_ms, wait_ms, again, shared: false } => {
                 let ttl = Some(ttl_ms).filter(|ttl| *ttl > 0).map(Duration::from_millis);
                 self.acquire(id, (client, resource), (ttl, Duration::from_millis(wait_ms)), again);
                 Ok(())
             }
-            Op::AcquireAll { resources, ttl_ms, wait_ms } => {
+            Op::AcquireAll { resources, ttl_ms, wait_ms, shared: false } => {
                 let (ttl, wait) = (Duration::from_millis(ttl_ms), Duration::from_millis(wait_ms));
                 self.acquire_all(id, (client, resources), ttl, wait);
                 Ok(())

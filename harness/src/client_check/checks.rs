@@ -579,7 +579,13 @@ pub(super) fn again(session: &mut Session) -> CheckResult {
     let resource = "check-again";
     let grant = session.acquire(resource, OPTIONS.ttl_ms)?;
     session.peer.pass(Duration::from_millis(50))?;
-    let op = Op::Acquire { resource: resource.into(), ttl_ms: 0, wait_ms: 0, again: true };
+    let op = Op::Acquire {
+        resource: resource.into(),
+        ttl_ms: 0,
+        wait_ms: 0,
+        again: true,
+        shared: false,
+    };
     let second = session.request("c1", op)?;
     let first_release = session.release("c1", resource)?;
     let left = session.keys.of(resource)?.iter().filter(|keys| !keys.is_empty()).count();
@@ -618,7 +624,7 @@ pub(super) fn several(session: &mut Session) -> CheckResult {
     let names = ["check-one-of-two", "check-other-of-two"];
     let resources: Vec<Name> = names.map(Name::from).to_vec();
     let (ttl_ms, wait_ms) = (OPTIONS.ttl_ms, 0);
-    let acquire = Op::AcquireAll { resources: resources.clone(), ttl_ms, wait_ms };
+    let acquire = Op::AcquireAll { resources: resources.clone(), ttl_ms, wait_ms, shared: false };
     let reply = session.request("c1", acquire.clone())?;
     ensure!(reply.ok, "two free resources were not granted together: {reply}");
     for name in names {
@@ -758,7 +764,7 @@ pub(super) fn fair(session: &mut Session) -> CheckResult {
 
 fn ask(process: &mut Peer, second: bool) -> Result<PendingRequest, Fault> {
     let resource = RESOURCE.into();
-    let op = Op::Acquire { resource, ttl_ms: TTL_MS, wait_ms: TTL_MS, again: false };
+    let op = Op::Acquire { resource, ttl_ms: TTL_MS, wait_ms: TTL_MS, again: false, shared: false };
     process.ask(client(second), op)
 }
 

@@ -62,15 +62,15 @@ impl Scripts {
         Some(match name.as_str() {
             "SET" => set(words),
             "SETNX" if words.len() == 2 => {
-                Act::Set { key: key(), token: text_of(&words[1]), ttl_ms: None }
+                Act::Set { key: key(), token: text_of(&words[1]), ttl_ms: None, shared: false }
             }
             "DEL" | "UNLINK" if words.len() == 1 => Act::Delete { key: key(), token: None },
             "PEXPIRE" if words.len() >= 2 => {
-                Act::Keep { key: key(), token: None, ttl_ms: number(&words[1]) }
+                Act::Keep { key: key(), token: None, ttl_ms: number(&words[1]), shared: false }
             }
             "EXPIRE" if words.len() >= 2 => {
                 let ttl_ms = number(&words[1]).map(|seconds| seconds.saturating_mul(1000));
-                Act::Keep { key: key(), token: None, ttl_ms }
+                Act::Keep { key: key(), token: None, ttl_ms, shared: false }
             }
             "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" => {
                 scripted(self.script(&name, words), words, &name)
@@ -182,7 +182,9 @@ fn set(words: &[Vec<u8>]) -> Act {
         }
     }
     match words {
-        [key, token, ..] if new => Act::Set { key: text_of(key), token: text_of(token), ttl_ms },
+        [key, token, ..] if new => {
+            Act::Set { key: text_of(key), token: text_of(token), ttl_ms, shared: false }
+        }
         _ => {
             let key = words.first().map(|word| text_of(word));
             Act::Other { key, command: "SET".into() }
@@ -210,10 +212,10 @@ fn scripted(script: Option<Script>, words: &[Vec<u8>], name: &str) -> Act {
     };
     let ttl_ms = ttl.map(|ttl| if script.seconds { ttl.saturating_mul(1000) } else { ttl });
     match (script.kind, token) {
-        (Kind::Set, Some(token)) => Act::Set { key, token, ttl_ms },
+        (Kind::Set, Some(token)) => Act::Set { key, token, ttl_ms, shared: false },
         (Kind::Set, None) => Act::Other { key: Some(key), command: name.into() },
         (Kind::Keep { compares }, token) => {
-            Act::Keep { key, token: token.filter(|_| compares), ttl_ms }
+            Act::Keep { key, token: token.filter(|_| compares), ttl_ms, shared: false }
         }
         (Kind::Delete { compares }, token) => {
             Act::Delete { key, token: token.filter(|_| compares) }
@@ -375,8 +377,9 @@ mod tests {
         let (named, text) = (|| Name::from("L"), || text_of(token.as_bytes()));
         let fence = Fence { number: 17, memory_ms: 60_000 };
         let waiter = Waiter { inbox: 161, waiter_id: WaiterId::new(178) };
-        let set = Act::Set { key: named(), token: text(), ttl_ms: Some(2000) };
-        let keep = Act::Keep { key: named(), token: Some(text()), ttl_ms: Some(2000) };
+        let set = Act::Set { key: named(), token: text(), ttl_ms: Some(2000), shared: false };
+        let keep =
+            Act::Keep { key: named(), token: Some(text()), ttl_ms: Some(2000), shared: false };
         let delete = Act::Delete { key: named(), token: Some(text()) };
         let certify = Act::Certify { key: named(), token: Some(text()) };
         let (ttl_ms, fair, repair) = (2000, true, true);
@@ -463,7 +466,12 @@ mod tests {
             (
                 "return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2])",
                 ["L", "777", "2000"].as_slice(),
-                Act::Set { key: "L".into(), token: "777".into(), ttl_ms: Some(2000) },
+                Act::Set {
+                    key: "L".into(),
+                    token: "777".into(),
+                    ttl_ms: Some(2000),
+                    shared: false,
+                },
             ),
             (
                 "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end",
@@ -480,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_command_in_a_transaction_is_not_done_when_it_is_queued() {
-        let act = Act::Set { key: "L".into(), token: "t".into(), ttl_ms: None };
+        let act = Act::Set { key: "L".into(), token: "t".into(), ttl_ms: None, shared: false };
         let outcome = |status: &str| {
             Scripts::default().outcome(
                 &words("SET L t NX"),
@@ -499,7 +507,12 @@ mod tests {
             else redis.call("expire", KEYS[1], ARGV[2]) return 0 end"#;
         let command: Vec<Vec<u8>> =
             ["EVAL", text, "1", "L", "t", "2"].map(|word| word.as_bytes().to_vec()).into();
-        let keep = Act::Keep { key: "L".into(), token: Some("t".into()), ttl_ms: Some(2000) };
+        let keep = Act::Keep {
+            key: "L".into(),
+            token: Some("t".into()),
+            ttl_ms: Some(2000),
+            shared: false,
+        };
         assert_eq!(scripts.read(&command).1, Some(keep.clone()));
         let outcome = |act: &Act, reply| scripts.outcome(&command, act, &RespValue::Integer(reply));
         assert_eq!(outcome(&keep, 0), Some(Outcome::Done));

@@ -87,9 +87,8 @@ pub(super) fn refusals(case: &Case<'_>) -> Vec<String> {
         let Some(reply) = request.reply.filter(|reply| !reply.ok) else { continue };
         let why = reply.why.map_or("refused", FailureReason::name);
         let text = reply.text.as_deref().map(|text| format!(": {}", shown(text)));
-        let resource = request.resource.map(|of| format!(" {of}")).unwrap_or_default();
-        let (client, verb) = (request.client, request.verb());
-        let line = format!("{client}: {verb}{resource}: {why}{}", text.unwrap_or_default());
+        let (client, what) = (request.client, request.text());
+        let line = format!("{client}: {what}: {why}{}", text.unwrap_or_default());
         match all.iter_mut().find(|(known, ..)| *known == line) {
             Some((.., count)) => *count += 1,
             None => all.push((line, reply.ns, 1)),
@@ -143,7 +142,8 @@ impl Row {
 /// A run in the Trace Event format.
 ///
 /// Each client and each master is a process of the trace, and so are the faults. A client has
-/// threads for its requests, its belief and its gaps; a master has one for the tokens on it.
+/// threads for its requests, its belief and its gaps; a master has one for the tokens on it, and
+/// one for each token that shares its key.
 struct Trace {
     /// Where bars without an end stop: the last record of the run.
     end: Ns,
@@ -165,14 +165,13 @@ fn trace_of(history: &History, case: &Case<'_>) -> Value {
         trace.bar("faults", &format!("fault {}", strike.number), &name, strike.span(), args);
     }
     for request in &case.requests {
-        let name = format!("{} {}", request.verb(), request.resource.unwrap_or_default());
         let args = json!({
             "ok": request.ok(),
             "why": request.reply.and_then(|reply| reply.why),
             "text": request.reply.as_ref().and_then(|reply| reply.text.as_deref()),
             "line": line(request.record),
         });
-        trace.bar(request.client, "requests", name.trim_end(), request.span(), args);
+        trace.bar(request.client, "requests", &request.text(), request.span(), args);
     }
     for lease in &case.leases {
         let args = json!({
@@ -182,7 +181,8 @@ fn trace_of(history: &History, case: &Case<'_>) -> Value {
             "ended by": lease.ending.name(),
         });
         for believed in lease.believed() {
-            let name = format!("believes to hold {}", lease.resource);
+            let holds = if lease.shared { "share" } else { "hold" };
+            let name = format!("believes to {holds} {}", lease.resource);
             trace.bar(lease.client, "belief", &name, believed, args.clone());
         }
         for gap in case.hollow(lease) {
@@ -195,7 +195,12 @@ fn trace_of(history: &History, case: &Case<'_>) -> Value {
         let args = json!({ "token": key.token, "end": key.end(case) });
         let name = format!("{resource}: {}", key.process);
         let master = format!("master {}", key.node);
-        trace.bar(&master, &format!("token of {resource}"), &name, key.possible, args);
+        // Bars of one thread must not overlap.
+        let thread = match key.shared {
+            true => format!("token {} of {resource}", key.token),
+            false => format!("token of {resource}"),
+        };
+        trace.bar(&master, &thread, &name, key.possible, args);
     }
     json!({ "traceEvents": trace.events, "displayTimeUnit": "ms" })
 }

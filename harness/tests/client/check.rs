@@ -120,7 +120,7 @@ impl Client {
 }
 
 fn acquire(resource: &str, ttl_ms: u64, wait_ms: u64) -> Op {
-    Op::Acquire { resource: resource.into(), ttl_ms, wait_ms, again: false }
+    Op::Acquire { resource: resource.into(), ttl_ms, wait_ms, again: false, shared: false }
 }
 
 /// The number of masters with the key.

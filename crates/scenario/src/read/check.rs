@@ -494,6 +494,14 @@ impl<'a> Run<'a> {
                 self.wrong(at, "the lease is kept for no time", "write a time such as 10s");
             }
         }
+        if step.is_shared() && lock.fencing {
+            let fix = if client.fencing.is_some() {
+                "leave out the client's `fencing = true`, or `shared`"
+            } else {
+                "write `fencing = false` for this client, or leave `shared` out"
+            };
+            self.wrong(&at.word("shared"), "a shared lease has no fencing token", fix);
+        }
         let named: Vec<&Name> = step.acquires().chain(step.releases()).collect();
         let mut twice = (1..named.len()).filter(|index| named[..*index].contains(&named[*index]));
         if let Some(index) = twice.next() {
@@ -514,7 +522,7 @@ impl<'a> Run<'a> {
                 Some(lease) => {
                     self.fenced(at, (register, *way), lease, lock.fencing, before);
                 }
-                None => self.unfenced(at, register, *way),
+                None => self.unfenced(at, register, *way, before.iter().any(Step::is_shared)),
             }
             let touched = before.iter().filter_map(Step::touches);
             let read = touched.filter(|(_, way)| *way == AccessKind::Read);
@@ -531,17 +539,19 @@ impl<'a> Run<'a> {
     }
 
     /// Whether all clients touch a register without a token.
-    fn unfenced(&mut self, at: &Place, register: &Name, way: AccessKind) {
+    fn unfenced(&mut self, at: &Place, register: &Name, way: AccessKind, shared: bool) {
         let mut all = self.clients.iter().flat_map(|(_, client)| &client.script);
         let lease = all.find_map(|step| match step {
             Step::Touch { register: other, under, .. } if other == register => under.as_ref(),
             _ => None,
         });
-        if let Some(lease) = lease {
+        // A client with a shared lease has no token, and loses no update by reading.
+        if let Some(lease) = lease.filter(|_| !shared || way != AccessKind::Read) {
             let message = format!("`{register}` is touched under fencing tokens elsewhere");
+            let exclusive = if shared { "leave `shared` out and " } else { "" };
             let fix = format!(
-                "write `{way} {register} under {lease}`, or touch another register: one that takes \
-                 whatever comes without a token is not fenced"
+                "{exclusive}write `{way} {register} under {lease}`, or touch another register: one \
+                 that takes whatever comes without a token is not fenced"
             );
             self.wrong(&at.word(register), message, fix);
         }
@@ -702,6 +712,12 @@ impl Run<'_> {
             let fix = "give one a `restart-guard` of its own, or name another cause";
             self.wrong(at, message, fix);
         }
+        let mut steps = self.clients.iter().flat_map(|(_, client)| &client.script);
+        if cause == Cause::SharedWrite && !steps.any(Step::is_shared) {
+            let fix = "write `acquire L shared` where a client is to write beside others, or name \
+                        another cause";
+            self.wrong(at, "no client acquires a shared lease", fix);
+        }
     }
 
     /// A client, or the first of a kind, which must acquire something.
@@ -765,7 +781,12 @@ fn causing(cause: Cause) -> Vec<&'static str> {
         Cause::ClockStep => vec!["clock.step", "clock.strobe"],
         Cause::NodeRestart => vec!["node.restart", "node.kill", "node.stop"],
         Cause::ClientPause => vec!["client.pause", "client.suspend"],
-        Cause::NodeLists | Cause::MaxTtl | Cause::LateWrite | Cause::Bug | Cause::Unknown => vec![],
+        Cause::NodeLists
+        | Cause::MaxTtl
+        | Cause::LateWrite
+        | Cause::SharedWrite
+        | Cause::Bug
+        | Cause::Unknown => vec![],
         fault => vec![fault.name()],
     }
 }

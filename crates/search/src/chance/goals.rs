@@ -515,7 +515,7 @@ fn tries<'a>(
             node,
             connection,
             number,
-            act: Act::Set { key, token, ttl_ms },
+            act: Act::Set { key, token, ttl_ms, .. },
             sent,
             result,
             ..

@@ -128,6 +128,7 @@ pub(super) fn acquire(tape: &mut Tape, lock: &Lock, resources: &[Name]) -> Step 
         ttl: tape.maybe(1, 6, |tape| ttl(tape, lock)),
         cancel,
         again: false,
+        shared: false,
     }
 }
 
@@ -281,6 +282,7 @@ fn member(
         ttl: tape.maybe(1, 8, |tape| ttl(tape, lock)),
         cancel: tape.maybe(1, 4, |tape| tape.time(1, 600)),
         again: false,
+        shared: false,
         also: Vec::new(),
     }];
     if tape.chance(1, 2) {
@@ -456,6 +458,7 @@ fn acquire_again(tape: &mut Tape, lock: &Lock, resource: &Name) -> Step {
         },
         cancel: tape.maybe(1, 8, |tape| tape.time(1, 60)),
         again: tape.keeps(),
+        shared: false,
     }
 }
 
@@ -565,6 +568,7 @@ fn waiter(id: String, start: u64, wait: u64, work: u64) -> Client {
         ttl: None,
         cancel: None,
         again: false,
+        shared: false,
         also: Vec::new(),
     };
     let work = (work > 0).then(|| Step::Work(of_millis(work)));

@@ -294,11 +294,21 @@ impl FinalAcquire {
             AcquireState::Fresh => {
                 let waits = can.get(&process).is_some_and(|can| can.contains(&Capability::Wait));
                 let wait_ms = if waits { millis(self.policy) } else { 0 };
-                Op::Acquire { resource, ttl_ms: millis(self.ttl), wait_ms, again: false }
+                Op::Acquire {
+                    resource,
+                    ttl_ms: millis(self.ttl),
+                    wait_ms,
+                    again: false,
+                    shared: false,
+                }
             }
-            AcquireState::Again(at, _) if now >= at => {
-                Op::Acquire { resource, ttl_ms: millis(self.ttl), wait_ms: 0, again: false }
-            }
+            AcquireState::Again(at, _) if now >= at => Op::Acquire {
+                resource,
+                ttl_ms: millis(self.ttl),
+                wait_ms: 0,
+                again: false,
+                shared: false,
+            },
             AcquireState::Granted => Op::Release { resource },
             _ => return None,
         };

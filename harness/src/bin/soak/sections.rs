@@ -145,7 +145,7 @@ impl Sections {
         {
             let ((from, id), (resource, to)) = entry.remove_entry();
             let (overlaps, _) = self.resources.entry(resource).or_default();
-            self.overlaps += u64::from(overlaps.add(id, Window { from, to }).is_some());
+            self.overlaps += u64::from(overlaps.add(id, Window { from, to }, false).is_some());
         }
         while let Some(entry) = self.steps.first_entry()
             && entry.key().0 < next

@@ -88,7 +88,8 @@ fn hold(drawing: &Drawing<'_>, lease: &Lease<'_>, y: u32, bars: &mut Vec<Bar>) {
     let key = lease.token.map_or_else(String::new, |of| format!(", token {}", token(of)));
     let title = |what: &str, window: Window| format!("{what}: {}{key}", scale.span_text(window));
     for believed_in in lease.believed().filter(|window| !window.is_empty()) {
-        let text = format!("{client} believes that it holds {resource}");
+        let holds = if lease.shared { "shares" } else { "holds" };
+        let text = format!("{client} believes that it {holds} {resource}");
         let title = format!(
             "{}; {}; deadline {}; line {}",
             cut(&believed(lease)),
@@ -146,7 +147,9 @@ fn texts(drawing: &Drawing<'_>, request: &Request<'_>) -> (String, String) {
         None => ("?", "no reply".to_owned()),
     };
     let op = name(request.verb());
-    let what = request.resource.map_or_else(|| op.clone(), |of| format!("{op} {}", name(of)));
+    let shared = if request.op.is_shared() { " shared" } else { "" };
+    let what =
+        request.resource.map_or_else(|| op.clone(), |of| format!("{op} {}{shared}", name(of)));
     let asked = line(request.record);
     let lines = match request.reply {
         Some(reply) => format!("lines {asked} and {}", line(reply.record)),
@@ -226,7 +229,10 @@ pub(super) fn master_lanes(drawing: &Drawing<'_>) -> Vec<Lane> {
     lanes.collect()
 }
 
-/// The tokens on a master, a row for each resource.
+/// The largest number of rows for tokens that share a key.
+const MOST_SHARED: u32 = 8;
+
+/// The tokens on a master, a row for each resource. Tokens that share a key have rows side by side.
 fn keys(node: usize, drawing: &Drawing<'_>, lane: &mut Lane) -> u32 {
     let all = drawing.case.keys.all.iter();
     let own: Vec<&Presence<'_>> = all.filter(|key| key.node == node).collect();
@@ -238,10 +244,18 @@ fn keys(node: usize, drawing: &Drawing<'_>, lane: &mut Lane) -> u32 {
         let caption =
             resource.map_or_else(|| "token".to_owned(), |of| format!("token on {}", name(of)));
         lane.caption(y, &caption);
-        for key in own.iter().filter(|key| key.resource == *resource) {
+        let of_resource = own.iter().filter(|key| key.resource == *resource);
+        let (mut shared, alone): (Vec<_>, Vec<_>) = of_resource.partition(|key| key.shared);
+        shared.sort_by_key(|key| key.possible.from);
+        let windows: Vec<Window> = shared.iter().map(|key| key.possible).collect();
+        let (rows, count) = pack(drawing.scale, &windows, 0.0);
+        for key in alone {
             lane.bars.extend(presence(key, drawing, y));
         }
-        y += ROW;
+        for (key, row) in shared.into_iter().zip(rows) {
+            lane.bars.extend(presence(key, drawing, y + row.min(MOST_SHARED - 1) * ROW));
+        }
+        y += count.clamp(1, MOST_SHARED) * ROW;
     }
     y.max(3 + ROW)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::chart::{Chart, Lane};
+use super::chart::{Chart, Lane, ROW};
 use super::render;
 use super::run::Section;
 use super::*;
@@ -53,6 +53,26 @@ fn spans(lane: &Lane, class: &str) -> Vec<(i64, i64)> {
         (place(number(&bar.x)), place(number(&bar.x) + number(&bar.w)))
     })
     .collect()
+}
+
+#[test]
+fn tokens_that_share_a_key_are_drawn_side_by_side() {
+    let run = notation::Run::of(
+        "cluster.nodes = 3; lock.ttl = '1s'; c1: script = ['acquire L shared', 'release L']
+        2 c1 shares t1 on 12 until 900; 100 c2 shares t2 on 12 until 900
+        200 c1 releases t1 on 12; 300 c1 shares t3 on 12 until 900; 350 c3 refused; 400 phase end",
+    );
+    let chart = drawn(&run.history());
+    let master = lane(&chart, "master 1");
+    let keys = master.bars.iter().filter(|bar| bar.class.starts_with("key"));
+    let rows: Vec<u32> = keys.map(|bar| bar.y).collect();
+    assert_eq!(rows, [rows[0], rows[0] + ROW, rows[0]]);
+    let client = lane(&chart, "c1");
+    let has = |text: &str| client.bars.iter().any(|bar| bar.title.contains(text));
+    assert!(
+        has("c1: acquire L shared: done") && has("c1 believed that it shares L"),
+        "{client:#?}"
+    );
 }
 
 #[test]
