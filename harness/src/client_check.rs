@@ -91,7 +91,7 @@ struct Grant {
 }
 
 /// The checks in their order, with the features without which they are skipped.
-const CHECKS: [(&str, &[Capability], Check); 27] = [
+const CHECKS: [(&str, &[Capability], Check); 28] = [
     ("ready", &[], checks::ready),
     ("acquire", &[], checks::acquire),
     ("stamps", &[], checks::stamps),
@@ -110,6 +110,7 @@ const CHECKS: [(&str, &[Capability], Check); 27] = [
     ("renews", &[Capability::Renews], checks::renews),
     ("again", &[Capability::Reenter], checks::again),
     ("several", &[Capability::Several], checks::several),
+    ("shared", &[Capability::Shared], checks::shared),
     ("lost", &[], checks::lost),
     ("expired lease", &[], checks::expired),
     ("wait", &[Capability::Wait], checks::wait),

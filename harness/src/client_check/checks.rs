@@ -655,6 +655,67 @@ pub(super) fn several(session: &mut Session) -> CheckResult {
     fine("all or none, and all are released")
 }
 
+/// Clients of two processes share a resource, and then one of them holds it alone.
+pub(super) fn shared(session: &mut Session) -> CheckResult {
+    let resource = "check-shared";
+    // A shared lease has no fencing token.
+    let options = Options { fencing: false, ..OPTIONS };
+    let start = || Peer::start(&session.command, &session.keys.urls(), &options);
+    let mut peers = [start().map_err(Fault::Environment)?, start().map_err(Fault::Environment)?];
+    for peer in &mut peers {
+        peer.first_line()?;
+    }
+    let mut ask = |peer: usize, op| {
+        let asked = peers[peer].ask("c1", op)?;
+        peers[peer].reply(asked).map(|(reply, _)| reply)
+    };
+    let acquire = |shared| Op::Acquire {
+        resource: resource.into(),
+        ttl_ms: OPTIONS.ttl_ms,
+        wait_ms: 0,
+        again: false,
+        shared,
+    };
+    let release = || Op::Release { resource: resource.into() };
+    for peer in [0, 1] {
+        let reply = ask(peer, acquire(true))?;
+        ensure!(
+            reply.ok,
+            "client {} of two asked for `{resource}` with \"shared\":true, which nobody held alone, \
+             and was refused: {reply}",
+            peer + 1
+        );
+    }
+    for peer in [0, 1] {
+        let mut third = start().map_err(Fault::Environment)?;
+        third.first_line()?;
+        let asked = third.ask("c1", acquire(false))?;
+        let (refused, _) = third.reply(asked)?;
+        ensure!(
+            !refused.ok,
+            "`{resource}` was granted without \"shared\", and {} of two clients that share it had \
+             not released it yet",
+            2 - peer
+        );
+        let released = ask(peer, release())?;
+        ensure!(released.ok, "the release of a shared lease was answered {released}");
+    }
+    ensure!(
+        session.keys.gone(resource)? == 0,
+        "both clients that shared `{resource}` released it, and a second later its key is still \
+         there: the last one deletes it"
+    );
+    let alone = ask(0, acquire(false))?;
+    ensure!(alone.ok, "nobody shares `{resource}` any more, and it was not granted: {alone}");
+    let refused = ask(1, acquire(true))?;
+    ask(0, release())?;
+    ensure!(
+        !refused.ok,
+        "`{resource}` was granted with \"shared\":true while a client held it without"
+    );
+    fine("two share it, or one has it alone")
+}
+
 pub(super) fn lost(session: &mut Session) -> CheckResult {
     if session.can(Capability::Renews) {
         return Err(Fault::Skipped("it `renews`: no lease ends by itself".to_owned()));

@@ -488,6 +488,22 @@ pub(crate) struct Key {
     pub(crate) ttl_ms: Option<u64>,
 }
 
+/// The tokens that share a key and are not over, each with the rest of its time: the members of a
+/// sorted set, whose scores are their ends by the master's clock. The key ends with the last one.
+/// `None`: it is no such set.
+fn shared_tokens(members: &RespValue, ttl_ms: Option<u64>) -> Option<Vec<(Vec<u8>, u64)>> {
+    let RespValue::Array(members) = members else { return None };
+    let (pairs, []) = members.as_chunks() else { return None };
+    let ends = pairs.iter().map(|[token, end]| match token {
+        RespValue::Bulk(token) => Some((token.clone(), end.text()?.parse().ok()?)),
+        _ => None,
+    });
+    let ends: Vec<(Vec<u8>, u64)> = ends.collect::<Option<_>>()?;
+    let (last, ttl_ms) = (ends.iter().map(|(_, end)| *end).max()?, ttl_ms?);
+    let left = |(token, end)| Some((token, ttl_ms.checked_sub(last - end)?));
+    Some(ends.into_iter().filter_map(left).collect())
+}
+
 /// All keys of a master, or why the master could not be asked. Leaves out the lock's own keys that
 /// stay by design, but not the queues in which its clients wait.
 pub(crate) fn keys_of(cluster: &Masters, node: usize) -> Result<Vec<Key>, String> {
@@ -511,6 +527,18 @@ pub(crate) fn keys_of(cluster: &Masters, node: usize) -> Result<Vec<Key>, String
         let value = match ask(&[b"GET", &name])? {
             RespValue::Bulk(value) => Some(value),
             RespValue::Nil => continue,
+            _ if !is_queue(&name) => {
+                let members = ask(&[b"ZRANGE", &name, b"0", b"-1", b"WITHSCORES"])?;
+                if let Some(tokens) = shared_tokens(&members, ttl_ms) {
+                    keys.extend(tokens.into_iter().map(|(token, ttl_ms)| Key {
+                        name: name.clone(),
+                        value: Some(token),
+                        ttl_ms: Some(ttl_ms),
+                    }));
+                    continue;
+                }
+                None
+            }
             _ => None,
         };
         keys.push(Key { name, value, ttl_ms });

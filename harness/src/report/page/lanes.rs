@@ -245,7 +245,8 @@ fn keys(node: usize, drawing: &Drawing<'_>, lane: &mut Lane) -> u32 {
             resource.map_or_else(|| "token".to_owned(), |of| format!("token on {}", name(of)));
         lane.caption(y, &caption);
         let of_resource = own.iter().filter(|key| key.resource == *resource);
-        let (mut shared, alone): (Vec<_>, Vec<_>) = of_resource.partition(|key| key.shared);
+        let (mut shared, alone): (Vec<&&Presence<'_>>, Vec<_>) =
+            of_resource.partition(|key| key.shared);
         shared.sort_by_key(|key| key.possible.from);
         let windows: Vec<Window> = shared.iter().map(|key| key.possible).collect();
         let (rows, count) = pack(drawing.scale, &windows, 0.0);
