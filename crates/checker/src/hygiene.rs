@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::case::{CLEANS_UP, Request};
 use super::keys::BOOKS;
+use super::leases::Lease;
 use super::progress::{self, set_aside};
 use super::time::{self, Ms};
 use super::{Case, Violation};
@@ -61,8 +62,7 @@ fn left(case: &Case<'_>) -> Vec<Violation> {
             findings.push(bug(line, from, *ns));
         }
         let left = keys.iter().filter(|left| !left.key.starts_with(BOOKS));
-        for LeftKey { key, value, ttl_ms } in left.filter(|left| !is_wanted(case, &left.value, *ns))
-        {
+        for LeftKey { key, value, ttl_ms } in left.filter(|left| !is_wanted(case, left, *ns)) {
             let setter = case.keys.setter(value).unwrap_or("an unknown client");
             let ttl = ttl_ms.map_or("for ever".to_owned(), |ttl| format!("for {ttl} ms more"));
             let token = time::short(value);
@@ -83,9 +83,13 @@ fn left(case: &Case<'_>) -> Vec<Violation> {
 
 /// Whether a client counts on a key, or may be about to. A client that was stopped during the run
 /// may get its grant long after it resumed.
-fn is_wanted(case: &Case<'_>, value: &str, at: Ns) -> bool {
-    let holds = case.leases.iter().filter(|lease| lease.token == Some(value));
-    let mut holds = holds.flat_map(|lease| &lease.holds);
+fn is_wanted(case: &Case<'_>, LeftKey { key, value, .. }: &LeftKey, at: Ns) -> bool {
+    // In virtual time, the tokens that share a key are not named.
+    let shares = |lease: &Lease<'_>| {
+        value.is_empty() && lease.shared && case.world.resource(key) == Some(lease.resource)
+    };
+    let is_its = |lease: &&Lease<'_>| lease.token == Some(value) || shares(lease);
+    let mut holds = case.leases.iter().filter(is_its).flat_map(|lease| &lease.holds);
     let asks = case.requests.iter().filter(|request| request.is_acquire());
     let mut asks = asks.filter(|request| request.span().contains(at));
     holds.any(|hold| hold.outer.contains(at))

@@ -325,10 +325,9 @@ named! {
 }
 
 impl Capability {
-    /// What the lock of this repository can do: all but what only other locks need, and what it
-    /// does not do yet.
+    /// What the lock of this repository can do: all but what only other locks need.
     pub fn of_this_lock() -> Vec<Self> {
-        Self::ALL.into_iter().filter(|can| ![Self::Renews, Self::Shared].contains(can)).collect()
+        Self::ALL.into_iter().filter(|can| *can != Self::Renews).collect()
     }
 
     /// What a client must be able to do for a step, beyond acquire, release and access.

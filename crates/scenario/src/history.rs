@@ -650,11 +650,11 @@ impl Act {
         Some(match effect {
             KeyEffect::None | KeyEffect::Queue => return None,
             KeyEffect::Set { key: of, token: to, ttl_ms } => {
-                let (ttl_ms, shared) = (Some(ttl_ms), is_shared(to));
+                let (ttl_ms, shared) = (Some(ttl_ms), to.is_shared());
                 Self::Set { key: key(of), token: token(to), ttl_ms, shared }
             }
             KeyEffect::Keep { key: of, token: compared, ttl_ms } => {
-                let (ttl_ms, shared) = (Some(ttl_ms), is_shared(compared));
+                let (ttl_ms, shared) = (Some(ttl_ms), compared.is_shared());
                 Self::Keep { key: key(of), token: Some(token(compared)), ttl_ms, shared }
             }
             KeyEffect::Delete { key: of, token: compared } => {
@@ -675,11 +675,6 @@ impl Act {
         }
         self
     }
-}
-
-/// Whether a token of the lock is a shared one. Until the lock has such tokens, none is.
-const fn is_shared(_token: Token) -> bool {
-    false
 }
 
 impl Class {

@@ -184,7 +184,7 @@ impl<K: Conduct> Process<K> {
     ///
     /// The first incompatible option.
     pub fn fits(&self) -> Result<(), BadOption> {
-        self.config(self.options.ttl_ms).map(drop)
+        self.config(self.options.ttl_ms, false).map(drop)
     }
 
     /// Whether the process distrusts masters that may have lost data.
@@ -330,14 +330,11 @@ impl<K: Conduct> Process<K> {
 
     fn request(&mut self, Request { id, client, op }: Request, context: &mut InputContext<'_>) {
         let begun = match op {
-            Op::Acquire { shared: true, .. } | Op::AcquireAll { shared: true, .. } => {
-                Err(FailureReason::Unsupported.into())
+            Op::Acquire { resource, ttl_ms, wait_ms, again, shared } => {
+                self.acquire(id, (client, resource), (ttl_ms, wait_ms, again, shared), context)
             }
-            Op::Acquire { resource, ttl_ms, wait_ms, again, shared: false } => {
-                self.acquire(id, (client, resource), (ttl_ms, wait_ms, again), context)
-            }
-            Op::AcquireAll { resources, ttl_ms, wait_ms, shared: false } => {
-                self.acquire_all(id, (client, resources), ttl_ms, wait_ms, context)
+            Op::AcquireAll { resources, ttl_ms, wait_ms, shared } => {
+                self.acquire_all(id, (client, resources), (ttl_ms, wait_ms, shared), context)
             }
             Op::ReleaseAll { resources } => {
                 self.release_all(id, &client, resources, context);
@@ -379,11 +376,12 @@ impl<K: Conduct> Process<K> {
         &mut self,
         id: u64,
         whose: LeaseKey,
-        (ttl_ms, wait_ms, again): (u64, u64, bool),
+        (ttl_ms, wait_ms, again, shared): (u64, u64, bool, bool),
         context: &mut InputContext<'_>,
     ) -> Result<(), RequestError> {
         let extend = ttl_ms != 0;
-        let config = self.config(if extend { ttl_ms } else { self.options.ttl_ms })?;
+        let ttl_ms = if extend { ttl_ms } else { self.options.ttl_ms };
+        let config = self.config(ttl_ms, shared)?;
         let seed = self.seed(&whose, context);
         let wait = Duration::from_millis(wait_ms);
         let reentry = Some(Reentry { owner: self.owner(&whose, again), extend });
@@ -517,7 +515,7 @@ impl<K: Conduct> Process<K> {
     }
 
     /// The lock config of a request.
-    fn config(&self, ttl_ms: u64) -> Result<LockConfig, BadOption> {
+    fn config(&self, ttl_ms: u64, shared: bool) -> Result<LockConfig, BadOption> {
         let options = &self.options;
         let fixed = Duration::from_millis(options.drift_ms);
         let drift = self.conduct.drift(Drift { ppm: options.drift_ppm, fixed });
@@ -531,6 +529,7 @@ impl<K: Conduct> Process<K> {
                 .with_clock_bound(guard.clock_bound().unwrap_or_default())?,
             None => config,
         };
+        let config = if shared { config.with_sharing()? } else { config };
         if options.fencing { config.with_fencing(FENCING_COUNTER_TTL) } else { Ok(config) }
     }
 }

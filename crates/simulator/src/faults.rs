@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use redquorum_protocol::MAX_NUMBER;
-use redquorum_protocol::wire::{LAPSE_MS, RESERVED, counter_of};
+use redquorum_protocol::wire::{LAPSE_MS, RESERVED, counter_of, is_queue};
 use redquorum_redis_model::{Server, Wall};
 
 use super::rules::{self, Rule};
@@ -330,7 +330,7 @@ impl<P: SimulatedProcess> World<P> {
             value: text_of(value.map_or(b"", |value| value)),
             ttl_ms: Some((expires - wall) / 1_000_000),
         });
-        let queues = there().filter(|(_, value, _)| value.is_none()).map(|(key, ..)| LeftKey {
+        let queues = there().filter(|(key, ..)| is_queue(key)).map(|(key, ..)| LeftKey {
             key: text_of(key),
             value: text_of(b""),
             // The TTL is at most this, counted from the last look of a waiter.

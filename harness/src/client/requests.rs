@@ -87,17 +87,15 @@ impl RequestHandler {
     /// Handles a request, and returns at once.
     pub(crate) fn handle(self: &Arc<Self>, Request { id, client, op }: Request) {
         let begun = match op {
-            Op::Acquire { shared: true, .. } | Op::AcquireAll { shared: true, .. } => {
-                Err(FailureReason::Unsupported.into())
-            }
-            Op::Acquire { resource, ttl_ms, wait_ms, again, shared: false } => {
+            Op::Acquire { resource, ttl_ms, wait_ms, again, shared } => {
                 let ttl = Some(ttl_ms).filter(|ttl| *ttl > 0).map(Duration::from_millis);
-                self.acquire(id, (client, resource), (ttl, Duration::from_millis(wait_ms)), again);
+                let wait = Duration::from_millis(wait_ms);
+                self.acquire(id, (client, resource), (ttl, wait, shared), again);
                 Ok(())
             }
-            Op::AcquireAll { resources, ttl_ms, wait_ms, shared: false } => {
+            Op::AcquireAll { resources, ttl_ms, wait_ms, shared } => {
                 let (ttl, wait) = (Duration::from_millis(ttl_ms), Duration::from_millis(wait_ms));
-                self.acquire_all(id, (client, resources), ttl, wait);
+                self.acquire_all(id, (client, resources), (ttl, wait, shared));
                 Ok(())
             }
             Op::ReleaseAll { resources } => {
@@ -141,7 +139,7 @@ impl RequestHandler {
         self: &Arc<Self>,
         id: u64,
         key: LeaseKey,
-        (ttl, wait): (Option<Duration>, Duration),
+        (ttl, wait, shared): (Option<Duration>, Duration, bool),
         again: bool,
     ) {
         let owner = self.state().leases.reentered(&key, again).map(|held| held.owner.clone());
@@ -152,6 +150,7 @@ impl RequestHandler {
             None => request,
         };
         let request = if self.fencing { request.fenced() } else { request };
+        let request = if shared { request.shared() } else { request };
         let (unpolled, handler, whose) = (self.unpolled(id, &key.0), self.clone(), key.clone());
         let attempt = self.attempt(id, request.into_future(), move |idle| {
             unpolled(idle);
@@ -427,11 +426,11 @@ impl RequestHandler {
         self: &Arc<Self>,
         id: u64,
         (client, resources): (Name, Vec<Name>),
-        ttl: Duration,
-        wait: Duration,
+        (ttl, wait, shared): (Duration, Duration, bool),
     ) {
         let request = self.lock.acquire_all(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
         let request = if self.fencing { request.fenced() } else { request };
+        let request = if shared { request.shared() } else { request };
         let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));
         let handler = self.clone();
         tokio::spawn(async move {

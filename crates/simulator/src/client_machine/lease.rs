@@ -150,7 +150,7 @@ impl<K: Conduct> Process<K> {
         ttl_ms: u64,
         context: &mut InputContext<'_>,
     ) -> Result<(), RequestError> {
-        let config = self.config(ttl_ms);
+        let config = self.config(ttl_ms, false);
         let record = self.leases.find(whose)?;
         let (claim, config) = (record.lease.id, config?);
         record.extend(context.call(id))?;

@@ -50,11 +50,10 @@ impl<K: Conduct> Process<K> {
         &mut self,
         id: u64,
         (client, resources): (Name, Vec<Name>),
-        ttl_ms: u64,
-        wait_ms: u64,
+        (ttl_ms, wait_ms, shared): (u64, u64, bool),
         context: &mut InputContext<'_>,
     ) -> Result<(), RequestError> {
-        let config = self.config(ttl_ms)?;
+        let config = self.config(ttl_ms, shared)?;
         let places = resources.into_iter().enumerate();
         let member = |(place, resource)| Member { resource, place, claim: None };
         let mut members: Vec<Member> = places.map(member).collect();
