@@ -349,6 +349,9 @@ fn reason_of_absence(case: &Case<'_>, lease: &Lease<'_>, node: usize) -> String 
     let first = lease.votes(&case.keys).map(|key| key.made.from).min();
     let during = Window::new(first.unwrap_or(lease.asked), lease.reply.ns);
     match reply(case, lease, node) {
+        Some(Outcome::Refused) if lease.shared => {
+            return "another key was there, or a waiter for one".to_owned();
+        }
         Some(Outcome::Refused) => return "another key was there".to_owned(),
         Some(Outcome::Error) => return "the reply was an error".to_owned(),
         _ => {}

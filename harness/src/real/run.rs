@@ -545,3 +545,27 @@ pub(crate) fn keys_of(cluster: &Masters, node: usize) -> Result<Vec<Key>, String
     }
     Ok(keys)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_that_share_a_key_have_times_of_their_own() {
+        let bulk = |text: &str| RespValue::Bulk(text.as_bytes().to_vec());
+        let set = |parts: &[&str]| RespValue::Array(parts.iter().map(|part| bulk(part)).collect());
+        let left = |parts: &[&str], ttl_ms| {
+            let tokens = shared_tokens(&set(parts), ttl_ms)?;
+            Some(tokens.into_iter().map(|(_, left)| left).collect::<Vec<_>>())
+        };
+        // The second token was over before the key was read.
+        assert_eq!(
+            left(&["a", "5000", "b", "4000", "c", "6000"], Some(1500)),
+            Some(vec![500, 1500])
+        );
+        assert_eq!(left(&["a", "5000"], None), None, "a key without a TTL");
+        assert_eq!(left(&["a", "5.5"], Some(100)), None, "scores that are no times");
+        assert_eq!(left(&[], Some(100)), None);
+        assert_eq!(shared_tokens(&RespValue::Error("WRONGTYPE".to_owned()), Some(100)), None);
+    }
+}
