@@ -1,9 +1,9 @@
-//! Script mutants: fencing scripts with a line left out. Each text derives from the shipped one, so
+//! Script mutants: scripts with a line left out or wrong. Each text derives from the shipped one, so
 //! that nothing else differs.
 
-use redquorum_protocol::wire::{CERTIFY, Command, Frame, GRANT, Script, parse};
+use redquorum_protocol::wire::{CERTIFY, Command, Frame, GRANT, QUEUE, Script, parse};
 
-/// The check that a script leaves out.
+/// What a script leaves out, or does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScriptMutant {
     /// The script raises a counter whether or not the caller's token holds the key.
@@ -12,11 +12,27 @@ pub enum ScriptMutant {
     Unclamped,
     /// A counter at its end stays there, as doubles do at 2⁵³, and the grant counts.
     Endless,
+    /// A shared token is granted although a waiter for an exclusive lease is in the queue.
+    PassesWaiters,
+    /// A shared token is granted where another holder has the key, and takes its place.
+    Evicts,
+    /// A key with shared tokens ends with the newest of them.
+    NewestEnd,
+    /// The end of a key with shared tokens stays where it is when one is deleted.
+    KeepsEnd,
 }
 
 impl ScriptMutant {
     /// All variants.
-    pub const ALL: [Self; 3] = [Self::Uncompared, Self::Unclamped, Self::Endless];
+    pub const ALL: [Self; 7] = [
+        Self::Uncompared,
+        Self::Unclamped,
+        Self::Endless,
+        Self::PassesWaiters,
+        Self::Evicts,
+        Self::NewestEnd,
+        Self::KeepsEnd,
+    ];
 
     /// The script to change, the text to replace, and the replacement.
     const fn change(self) -> (Script, [&'static str; 2]) {
@@ -31,6 +47,19 @@ impl ScriptMutant {
                     "if not count or not (count < 9007199254740991) then return nil end",
                     "count = math.min(count, 9007199254740990)",
                 ],
+            ),
+            Self::PassesWaiters => (GRANT, ["if ARGV[3] == '1' and redis.pcall", "if redis.pcall"]),
+            Self::Evicts => (
+                GRANT,
+                [
+                    "if value and not shared then return reply(0) end",
+                    "if value and not shared then redis.call('DEL', KEYS[1]) end",
+                ],
+            ),
+            Self::NewestEnd => (GRANT, ["if left < ttl then redis", "do redis"]),
+            Self::KeepsEnd => (
+                QUEUE,
+                ["redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))", "ours = true"],
             ),
         }
     }
@@ -47,6 +76,12 @@ impl ScriptMutant {
             Self::Uncompared => matches!(command, Command::Certify { .. }),
             Self::Unclamped | Self::Endless => {
                 matches!(command, Command::Set { fence: Some(_), .. })
+            }
+            Self::PassesWaiters | Self::Evicts | Self::NewestEnd => {
+                matches!(command, Command::Set { token, .. } if token.is_shared())
+            }
+            Self::KeepsEnd => {
+                matches!(command, Command::Delete { token, .. } if token.is_shared())
             }
         }
     }
@@ -69,7 +104,7 @@ impl ScriptMutant {
 mod tests {
     use std::sync::Arc;
 
-    use redquorum_protocol::{Fence, Token};
+    use redquorum_protocol::{Fence, Token, WakeUp};
 
     use super::*;
 
@@ -78,17 +113,27 @@ mod tests {
         let (key, token) = (Arc::from(&b"L"[..]), Token::new([7; 20]));
         let fence = Fence { number: 17, memory_ms: 1000 };
         let certify = Command::Certify { key: Arc::clone(&key), token, fence };
-        let grant = Command::Set { key, token, ttl_ms: 1000, fair: false, fence: Some(fence) };
+        let grant = |token, fence| Command::Set {
+            key: Arc::clone(&key),
+            token,
+            ttl_ms: 1000,
+            fair: false,
+            fence,
+        };
+        let shared = token.shared();
+        let (wake_up, leave) = (WakeUp::None, None);
+        let delete = Command::Delete { key: Arc::clone(&key), token: shared, wake_up, leave };
+        let commands = [certify, grant(token, Some(fence)), grant(shared, None), delete];
         for script_mutant in ScriptMutant::ALL {
             let (honest, text) = script_mutant.script();
             assert_ne!(honest.source, text, "{script_mutant:?}");
-            let command = if script_mutant.is_about(&certify) { &certify } else { &grant };
-            assert!(script_mutant.is_about(command));
+            let mut about = commands.iter().filter(|command| script_mutant.is_about(command));
+            let command = about.next().expect("it is about one of them");
             let mut bytes = Vec::new();
             script_mutant.encode(command, &mut bytes);
             let bytes = String::from_utf8_lossy(&bytes);
             assert!(bytes.contains("EVAL\r\n") && bytes.contains(&text), "{bytes}");
-            assert!(bytes.contains("redquorum:fence:L") && !bytes.contains("EVALSHA"), "{bytes}");
+            assert!(!bytes.contains("EVALSHA"), "{bytes}");
         }
     }
 }

@@ -98,7 +98,7 @@ impl Execution<'_> {
                 held => Ok(self.other(key, &held)),
             },
             Command::Delete { key, token, wake_up, leave } => {
-                self.delete(key, *token, *wake_up, *leave)
+                self.delete(key, *token, (*wake_up, *leave), mutant)
             }
             Command::Enqueue { key, waiter, position } => self.enqueue(key, *waiter, *position),
             Command::Dequeue { key, waiter, wake } => {
@@ -186,11 +186,20 @@ impl Execution<'_> {
     ) -> Result<u64, Error> {
         let [exclusive, shared, _] = queue_of(key);
         if token.is_shared() {
-            let held = self.holder(key);
-            if matches!(held, Err(_) | Ok(Held::By(_))) || fair && self.exists(&exclusive) {
+            if matches!(self.holder(key), Err(_) | Ok(Held::By(_))) {
+                if mutant != Some(ScriptMutant::Evicts) {
+                    return Ok(0);
+                }
+                self.del(key)?;
+            }
+            let passes = !fair || mutant == Some(ScriptMutant::PassesWaiters);
+            if !passes && self.exists(&exclusive) {
                 return Ok(0);
             }
             self.share(key, token, ttl_ms, false)?;
+            if mutant == Some(ScriptMutant::NewestEnd) {
+                self.pexpire(key, ttl_ms)?;
+            }
             return Ok(1);
         }
         // One `EXISTS` looks at both.
@@ -306,8 +315,8 @@ impl Execution<'_> {
         &mut self,
         key: &[u8],
         token: Token,
-        wake_up: WakeUp,
-        leave: Option<Waiter>,
+        (wake_up, leave): (WakeUp, Option<Waiter>),
+        mutant: Option<ScriptMutant>,
     ) -> Result<Value, Error> {
         let mut held = self.holder(key)?;
         let ours = match held {
@@ -319,7 +328,9 @@ impl Execution<'_> {
                 self.zrem(key, &[Key::from(token.as_bytes())])?;
                 held = match self.last_member(key)? {
                     Some((last, end)) if end >= self.now => {
-                        self.pexpire(key, end - self.now)?;
+                        if mutant != Some(ScriptMutant::KeepsEnd) {
+                            self.pexpire(key, end - self.now)?;
+                        }
                         Held::Shared(last)
                     }
                     _ => {

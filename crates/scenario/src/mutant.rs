@@ -61,6 +61,11 @@ crate::named! {
         KeepsPlace = "keeps-place", "does not leave the queue when its wait is over";
         LosesPlace = "loses-place",
             "goes to the end of the queue whenever it asks for its position";
+        PassesWaiters = "passes-waiters",
+            "shares a resource although another client waits to have it alone";
+        Evicts = "evicts", "shares a resource that another client has alone";
+        NewestEnd = "newest-end", "lets a shared key end with the newest of its holders";
+        KeepsEnd = "keeps-end", "leaves the end of a shared key where it is when it releases";
         // Only in the model check.
         AssumesCleanUps = "assumes-clean-ups",
             "counts the clean-ups of a dead connection as complete";
@@ -117,6 +122,10 @@ impl Mutant {
             Self::JumpsQueue => "fair/queues",
             Self::KeepsPlace => "fair/first-gives-up",
             Self::LosesPlace => "fair/patient",
+            Self::PassesWaiters => "shared/steady-readers",
+            Self::Evicts => "shared/taken",
+            Self::NewestEnd => "shared/ends-apart",
+            Self::KeepsEnd => "shared/reader-dies",
             _ => return None,
         })
     }

@@ -40,13 +40,17 @@ pub fn request(mutant: Mutant, mut command: Command) -> Request {
     }
 }
 
-/// The check that the mutant's scripts leave out.
+/// What the mutant's scripts leave out, or do wrong.
 #[must_use]
 pub const fn script_mutant(mutant: Mutant) -> Option<ScriptMutant> {
     match mutant {
         Mutant::CertifiesAnywhere => Some(ScriptMutant::Uncompared),
         Mutant::HintUnclamped => Some(ScriptMutant::Unclamped),
         Mutant::StaysAtEnd => Some(ScriptMutant::Endless),
+        Mutant::PassesWaiters => Some(ScriptMutant::PassesWaiters),
+        Mutant::Evicts => Some(ScriptMutant::Evicts),
+        Mutant::NewestEnd => Some(ScriptMutant::NewestEnd),
+        Mutant::KeepsEnd => Some(ScriptMutant::KeepsEnd),
         _ => None,
     }
 }
