@@ -136,7 +136,7 @@ fn a_key_is_there_until_the_end_of_its_last_millisecond() {
     let (mut server, c) = server();
     replies(&mut server, c, 999_999, set(1, 10), Reply::Created);
     let last = 11 * MS - 1;
-    let value = Key::from(&token(1).as_bytes()[..]);
+    let value = Key::from(token(1).as_bytes());
     assert_eq!(server.keys().collect::<Vec<_>>(), [(&key(), Some(&value), last)]);
     assert_eq!(reply_to(&mut server, c, last, PTTL), Value::Integer(0));
     assert_eq!(reply_to(&mut server, c, last, GET), Value::Bulk(value));

@@ -79,6 +79,7 @@ impl Space {
         tape.purpose("again", |tape| clients::add_reentry(tape, all));
         tape.purpose("deploy", |tape| clients::add_queues(tape, all));
         tape.purpose("fence", |tape| clients::add_fencing(tape, all));
+        tape.purpose("share", |tape| clients::add_sharing(tape, all));
         tape.purpose("guard", |tape| add_guards(tape, all, self.inside));
         let families = tape.span(|tape| Families::draw(tape, self.inside));
         for _ in 0..tape.below(FAULTS) {

@@ -39,6 +39,7 @@ fn reached(case: &Case<'_>, verdict: &Verdict) -> Vec<Goal> {
     if verdict.measures.hand_over_ns.is_some() {
         seen.reach(Goal::HandOver);
     }
+    seen.sharing();
     seen.replies();
     seen.deaths();
     let attempts = seen.commands();
@@ -82,6 +83,22 @@ impl<'a> RunView<'_, 'a> {
     fn reach(&mut self, goal: Goal) {
         if !self.goals.contains(&goal) {
             self.goals.push(goal);
+        }
+    }
+
+    /// Two clients that held a resource at the same time.
+    fn sharing(&mut self) {
+        let leases = self.case.leases.iter().filter(|lease| lease.shared);
+        let shared: Vec<_> = leases.collect();
+        let beside = shared.iter().enumerate().any(|(index, one)| {
+            shared[..index].iter().any(|other| {
+                other.resource == one.resource
+                    && other.client != one.client
+                    && other.span().touches(one.span())
+            })
+        });
+        if beside {
+            self.reach(Goal::Shared);
         }
     }
 
@@ -311,6 +328,7 @@ named! {
         TrustedAgain = "trusted-again", "a grant of a master that was distrusted before";
         HandleLeft = "handle-left", "a handle that outlived another of its lease";
         Prolonged = "prolonged", "a handle for which the lease was extended";
+        Shared = "shared", "leases of two clients that shared a resource";
         Reacquired = "reacquired", "an owner that acquired again what it had lost";
         OppositeOrders = "opposite-orders", "several resources requested in opposite orders";
         CollectUndone = "collect-undone", "one of several resources released, another being taken";

@@ -475,6 +475,24 @@ pub(super) fn add_fencing(tape: &mut Tape, scenario: &mut Scenario) {
     }
 }
 
+/// In every third scenario without fencing tokens, clients that write nothing ask for shared leases.
+/// Those that write are the writers beside them.
+pub(super) fn add_sharing(tape: &mut Tape, scenario: &mut Scenario) {
+    if scenario.lock.fencing || !tape.chance(1, 3) {
+        return;
+    }
+    let writes = |step: &Step| matches!(step, Step::Touch { way, .. } if *way != AccessKind::Read);
+    for client in &mut scenario.clients {
+        if tape.chance(2, 3) && !client.script.iter().any(writes) {
+            for step in &mut client.script {
+                if let Step::Acquire { shared, .. } = step {
+                    *shared = true;
+                }
+            }
+        }
+    }
+}
+
 /// The script, with a section under the token of each lease: the client presents it, reads, and
 /// writes at the end or somewhere before it. Some clients take the token and touch no register.
 fn fenced(tape: &mut Tape, script: Vec<Step>) -> Vec<Step> {
