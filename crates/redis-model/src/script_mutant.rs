@@ -1,5 +1,5 @@
-//! Script mutants: scripts with a line left out or wrong. Each text derives from the shipped one, so
-//! that nothing else differs.
+//! Script mutants: scripts with a line left out or wrong. Each text derives from the shipped one,
+//! so that nothing else differs.
 
 use redquorum_protocol::wire::{CERTIFY, Command, Frame, GRANT, QUEUE, Script, parse};
 

@@ -475,8 +475,8 @@ pub(super) fn add_fencing(tape: &mut Tape, scenario: &mut Scenario) {
     }
 }
 
-/// In every third scenario without fencing tokens, clients that write nothing ask for shared leases.
-/// Those that write are the writers beside them.
+/// In every third scenario without fencing tokens, clients that write nothing ask for shared
+/// leases. Those that write are the writers beside them.
 pub(super) fn add_sharing(tape: &mut Tape, scenario: &mut Scenario) {
     if scenario.lock.fencing || !tape.chance(1, 3) {
         return;
