@@ -79,7 +79,7 @@ impl Requirement {
             Self::Publish => ("PUBLISH", NOT_WOKEN, ALLOW_WAKE_UPS),
             Self::Queue => (
                 "the script of queues",
-                "a waiter is not woken by a release, and tries again and again; a lock that is fair keeps no order",
+                "a waiter is not woken by a release, and tries again and again; a lock that is fair keeps no order, and no shared lease is granted",
                 "allow +evalsha +time +zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zscore +zcard +zcount +pexpire +exists +get +pttl and the keys redquorum:queue:*, redquorum:readers:* and redquorum:lapse:*",
             ),
         }
@@ -122,7 +122,7 @@ pub(super) fn attempt(
             trials.attempt(Requirement::Release, expect(line, &keys.delete(), "1"))?;
         }
         trials.attempt(Requirement::Fenced, fenced(line, &keys))?;
-        trials.attempt(Requirement::Queue, queue(line, &keys.key))?;
+        trials.attempt(Requirement::Queue, queue(line, &keys))?;
     }
     // `DEL` also works where scripts do not. Otherwise the key would stay for its TTL.
     reply(line.ask(&["DEL", &name]))?.ok();
@@ -245,7 +245,8 @@ fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<(), QueryError> {
 
 /// Two waiters enter the queue and leave it. If they cannot leave, their positions lapse in some
 /// seconds.
-fn queue(line: &mut Line<'_>, key: &Key) -> Result<(), QueryError> {
+fn queue(line: &mut Line<'_>, Keys { key, token }: &Keys) -> Result<(), QueryError> {
+    let (key, token) = (key.clone(), token.shared());
     let enter = |waiter| Command::Enqueue { key: key.clone(), waiter, position: Position::Last };
     let leave = |waiter| Command::Dequeue { key: key.clone(), waiter, wake: true };
     let waiter = |number| Waiter { inbox: 0, waiter_id: WaiterId::new(number) };
@@ -253,6 +254,12 @@ fn queue(line: &mut Line<'_>, key: &Key) -> Result<(), QueryError> {
     // Each expected reply: the waiter's position, and how many waiters are before it.
     expect(line, &enter(first), "10")?;
     expect(line, &enter(second), "21")?;
+    // A shared lease beside the waiters, whose release counts them.
+    let shared = Command::Set { key: key.clone(), token, ttl_ms: TTL_MS, fair: false, fence: None };
+    expect(line, &shared, "1")?;
+    let (wake_up, leave_with) = (WakeUp::Count, None);
+    let release = Command::Delete { key: key.clone(), token, wake_up, leave: leave_with };
+    expect(line, &release, "3")?;
     expect(line, &leave(first), "0")?;
     expect(line, &leave(second), "0")
 }
