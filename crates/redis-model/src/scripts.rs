@@ -398,11 +398,12 @@ impl Execution<'_> {
         }
         let mut reply = vec![integer(number), integer(before as u64)];
         match held {
-            _ if is_free => {}
+            Ok(Held::No) => {}
+            Ok(Held::Shared(_)) if is_free && before == 0 => {}
             Ok(Held::By(value) | Held::Shared(value)) => {
                 reply.extend([Value::Integer(left), start(&value, 64)]);
             }
-            Ok(Held::No) | Err(_) => reply.push(Value::Integer(left)),
+            Err(_) => reply.push(Value::Integer(left)),
         }
         Ok(Value::Array(reply))
     }

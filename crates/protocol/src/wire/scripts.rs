@@ -174,8 +174,8 @@ macro_rules! in_line {
 /// only. If the resource is free, it wakes the first waiter, unless that is this one or this one
 /// need not be first (`ARGV[2]` is `=`, for the number 0).
 ///
-/// A waiter for a shared lease counts only those before it that wait for an exclusive one, and for
-/// it a resource with shared holders is free.
+/// A waiter for a shared lease counts only those before it that wait for an exclusive one. If none
+/// does, a resource with shared holders is free for it; otherwise it is told of a holder.
 ///
 /// It writes nothing if the resource is held, and the waiter has its position and two thirds of its
 /// time.
@@ -282,12 +282,12 @@ if free and before > 0 and ARGV[2] ~= '=' then
   if not value then pass(now) end
   before = ahead()
 end
-if free then return {position, before} end
+if not value or free and before == 0 then return {position, before} end
 if type(value) == 'table' and not shared then return {position, before, left} end
 return {position, before, left, shared or string.sub(value, 1, 64)}
 "
     ),
-    sha1: "91b9cf20a6be30bb2b1b7e2131c062937a4a1e1b",
+    sha1: "688a0cfa969be3cc51bb631c1ba919d2cb25ca0d",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes

@@ -9,7 +9,9 @@ use redquorum::{AcquireError, BadOption, Builder, Lease, Outcome, Owner, Redlock
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{MS, NODE_TIMEOUT, S, TTL, VALIDITY, bed, keys, poll_once, settle, take};
+use crate::support::{
+    MS, NODE_TIMEOUT, S, TTL, VALIDITY, bed, keys, poll_once, replies, settle, take,
+};
 use crate::vanished::Machine;
 
 async fn read(lock: &Redlock) -> Lease {
@@ -209,6 +211,28 @@ async fn try_acquire_does_not_pass_a_waiting_writer() {
     sleep(S).await;
     assert!(!refuses_readers(&locks[2]).await, "nobody waits any more");
     drop(reader);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_behind_a_writer_looks_at_one_master_every_half_a_second_at_most() {
+    let (_masters, locks) = processes(3, |lock| lock).await;
+    let reader = locks[0].acquire("r").shared().ttl(600 * S).await.unwrap();
+    let wait = |lock: &Redlock| lock.acquire("r").wait(600 * S);
+    let mut waiting = JoinSet::new();
+    waiting.spawn(wait(&locks[1]).into_future());
+    sleep(S).await;
+    waiting.spawn(wait(&locks[2]).shared().into_future());
+    sleep(5 * S).await;
+    let before = [replies(&locks[1]), replies(&locks[2])];
+    sleep(30 * S).await;
+    for (lock, before) in locks[1..].iter().zip(before) {
+        let asked = replies(lock) - before;
+        assert!((30..=61).contains(&asked), "{asked}");
+    }
+    drop(reader);
+    while let Some(lease) = waiting.join_next().await {
+        drop(lease.unwrap().unwrap());
+    }
 }
 
 /// A writer whose machine vanishes while it waits keeps new readers out until its position lapses.
