@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redquorum::connect::{Connecting, Connection, Node};
+use redquorum_protocol::Waiter;
 use redquorum_protocol::wire::{Frame, is_out_of_band, parse, scripts, write_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::broadcast;
@@ -207,9 +208,13 @@ impl Proxy {
 
     fn denies(&self, args: &[&[u8]]) -> bool {
         let source = script(args).unwrap_or_default();
+        // The scripts add to sorted sets for waiters and for shared leases, and these plans have
+        // none of the latter.
+        let waits = args.get(4).is_some_and(|first| Waiter::parse(first).is_some());
         self.forbidden.iter().any(|command| {
+            let calls = source.contains(&format!("redis.call('{command}'"));
             args[0] == command.as_bytes()
-                || source.contains(&format!("redis.call('{command}'"))
+                || calls && (*command != "ZADD" || waits)
                 || *command == "GET" && source.contains("redis.pcall('GET', KEYS[1])")
         })
     }
