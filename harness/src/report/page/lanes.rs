@@ -298,6 +298,7 @@ fn command(event: &Event, record: usize, drawing: &Drawing<'_>) -> Option<Mark> 
     let Drawing { scale, names, .. } = *drawing;
     let Event::Command { process, act, sent, replied, result, .. } = event else { return None };
     let verb = match act {
+        Act::Set { shared: true, .. } => "set shared",
         Act::Set { .. } => "set",
         Act::Keep { .. } => "extend",
         Act::Delete { .. } => "delete",
