@@ -48,7 +48,9 @@ impl ScriptMutant {
                     "count = math.min(count, 9007199254740990)",
                 ],
             ),
-            Self::PassesWaiters => (GRANT, ["if ARGV[3] == '1' and redis.pcall", "if redis.pcall"]),
+            Self::PassesWaiters => {
+                (GRANT, ["if ARGV[3] == '1' and redis.pcall", "if false and redis.pcall"])
+            }
             Self::Evicts => (
                 GRANT,
                 [

@@ -149,6 +149,12 @@ fn fence(random: &mut Random) -> Option<Fence> {
 /// A command. For some times and numbers, a mutated one whose script lacks a line.
 fn script_mutant(command: Command) -> Request {
     let script_mutant = match &command {
+        Command::Set { token, ttl_ms, .. } if token.is_shared() => match ttl_ms {
+            999 => ScriptMutant::PassesWaiters,
+            1000 => ScriptMutant::NewestEnd,
+            1001 => ScriptMutant::Evicts,
+            _ => return Request::Lock(command),
+        },
         Command::Set { fence: Some(_), ttl_ms: 999, .. } => ScriptMutant::Unclamped,
         Command::Set { fence: Some(_), ttl_ms: 1001, .. } => ScriptMutant::Endless,
         Command::Certify { fence: Fence { number: 50, .. }, .. } => ScriptMutant::Uncompared,
