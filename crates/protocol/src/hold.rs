@@ -464,6 +464,11 @@ impl Hold {
         self.token
     }
 
+    /// Whether other leases may share the resource.
+    pub const fn is_shared(&self) -> bool {
+        self.token.is_shared()
+    }
+
     /// The fencing token, if the lease was acquired with one.
     pub const fn fencing_token(&self) -> Option<u64> {
         self.fencing_token

@@ -79,6 +79,13 @@ pub enum Holder {
     WrongType,
 }
 
+impl Holder {
+    /// Whether it is a shared lease, which others may hold, too.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self, Self::Lease { token, .. } if token.is_shared())
+    }
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -71,7 +71,7 @@ impl Lease {
         counters.acquired.add();
         let (certifications, fencing_token, report) = claim
             .hold(|hold| (hold.certifications(), hold.fencing_token(), claim.report(hold.votes())));
-        let shared = claim.hold(|hold| hold.token().is_shared());
+        let shared = claim.hold(Hold::is_shared);
         if certifications > 0 {
             counters.certified.add();
         }
@@ -143,7 +143,7 @@ impl Lease {
         if self.claim.is_forked() {
             return self.claim.granted.get().is_some_and(|granted| granted.shared);
         }
-        self.claim.hold(|hold| hold.token().is_shared())
+        self.claim.hold(Hold::is_shared)
     }
 
     /// Whether the lease is lost. A loss is final.

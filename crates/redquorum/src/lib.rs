@@ -69,8 +69,7 @@
 //! * *Lease*: what a successful acquire returns. It is over at its *deadline*: TTL − drift after
 //!   the start of the attempt that won it.
 //! * *Exclusive lease*: no other lease of the resource is there beside it. *Shared lease*: others
-//!   may
-//!   be, and no exclusive one ([`Acquire::shared`]).
+//!   may be, and no exclusive one ([`Acquire::shared`]).
 //! * *TTL*: the time from which the deadline is calculated. A master keeps the key for the TTL and
 //!   the [lock delay](Builder::lock_delay), which is zero by default.
 //! * *Validity*: the time that is left until the deadline.

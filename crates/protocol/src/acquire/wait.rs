@@ -24,7 +24,7 @@ use super::{Acquire, Context, State, Turn, WaitPolicy};
 use crate::effect::{Effect, QueueEvent, Rng};
 use crate::quorum::{NodeId, NodeSet};
 use crate::time::{Time, doubled, nanos};
-use crate::vote::{Cause, Holder, Reply, Votes};
+use crate::vote::{Cause, Reply, Votes};
 use crate::wire::LAPSE_MS;
 
 /// The state that a waiting acquire keeps from one attempt to the next.
@@ -364,10 +364,8 @@ impl Acquire {
     pub(super) fn cleaned_up(&mut self, now: Time, node: NodeId, reply: &Reply) {
         self.cleaned.insert(node);
         // For a shared lease, a resource that others share is free.
-        let shares =
-            |holder: &Holder| matches!(holder, Holder::Lease { token, .. } if token.is_shared());
-        let is_free =
-            self.config.is_shared() && matches!(reply, Reply::Taken(holder) if shares(holder));
+        let is_shared = matches!(reply, Reply::Taken(holder) if holder.is_shared());
+        let is_free = self.config.is_shared() && is_shared;
         self.wait.watch.looked(now, node, if is_free { &Reply::Absent } else { reply });
     }
 

@@ -7,8 +7,7 @@
 //!   time. It does not replace a round that another caller waits for. If its own round is replaced,
 //!   it tries again.
 //! - An owner of an exclusive lease that asks for a shared one gets another handle of it. The owner
-//!   of
-//!   a shared lease that asks for an exclusive one is refused: it would wait for itself.
+//!   of a shared lease that asks for an exclusive one is refused: it would wait for itself.
 //! - If the extension fails, the request fails, and the lease stays as it is. If the lease is lost
 //!   meanwhile, the request asks the masters like any other.
 //!
@@ -114,7 +113,7 @@ impl<C: ClaimMachine> Client<C> {
         let extend = entry.request.reentry.is_some_and(|reentry| reentry.extend);
         let config = entry.request.config;
         let refusal = self.hold(lease).and_then(|hold| {
-            if hold.token().is_shared() && !config.is_shared() {
+            if hold.is_shared() && !config.is_shared() {
                 // It would wait for itself.
                 Some(Refusal::HeldShared)
             } else if config.is_fenced() && hold.fencing_token().is_none() {

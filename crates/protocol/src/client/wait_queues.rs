@@ -2,9 +2,9 @@
 //! the requests behind it.
 //!
 //! Requests for one resource wait in a local [`Queue`]; the first one asks the masters, and with it
-//! those behind it that share the resource. A request
-//! whose wait is over reports what the latest claim has found, and sends nothing. If that claim has
-//! found nothing yet, the request makes one attempt outside the queue.
+//! those behind it that share the resource. A request whose wait is over reports what the latest
+//! claim has found, and sends nothing. If that claim has found nothing yet, the request makes one
+//! attempt outside the queue.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -171,6 +171,24 @@ async fn a_run_of_readers_goes_in_together() {
     }
 }
 
+/// A master wakes a bounded number of them at once. The others find out by a look.
+#[tokio::test(start_paused = true)]
+async fn a_crowd_of_readers_is_in_within_two_looks() {
+    let (_masters, locks) = processes(151, |lock| lock).await;
+    let writer = locks[0].acquire("r").await.unwrap();
+    let mut tasks = JoinSet::new();
+    for lock in locks.iter().skip(1) {
+        let request = lock.acquire("r").shared().wait(60 * S);
+        tasks.spawn(async move { (request.await.unwrap(), Instant::now()) });
+    }
+    sleep(2 * S).await;
+    let free = Instant::now();
+    let _ = writer.release().await;
+    for (_, at) in tasks.join_all().await {
+        assert!(at - free < 2 * S, "{:?}", at - free);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn local_readers_share_a_turn_and_a_local_writer_keeps_its_place() {
     let (_masters, lock) = bed(3).await;
