@@ -114,14 +114,17 @@ local function waiting(in_line, at)
   local found = redis.pcall('ZRANGE', in_line, at, at, 'WITHSCORES')
   return found[1], tonumber(found[2])
 end
+local function first_of(at, past)
+  local first, position = waiting(queue, at)
+  local reader, place = waiting(readers, past)
+  if reader and (not first or place <= position) then return reader, true end
+  return first, false
+end
 local function wake(now, asker, held)
   sweep(now)
   local at, past, woken = 0, 0, held
   for _ = 1, 100 do
-    local first, position = waiting(queue, at)
-    local reader, place = waiting(readers, past)
-    local reads = reader and (not first or place <= position)
-    if reads then first = reader end
+    local first, reads = first_of(at, past)
     if not first or woken and not reads or first == asker and not reads then return end
     local inbox, id = string.sub(first, 1, 16), string.sub(first, 17)
     local looks = inbox == '0000000000000000' or first == asker
@@ -234,9 +237,7 @@ if releases then
   return ours and (denied and -1 - waiters or 1 + waiters) or other()
 end
 local function pass(now)
-  local first, position = waiting(queue, 0)
-  local reader, place = waiting(readers, 0)
-  if reader and (not first or place <= position) then first = reader end
+  local first = first_of(0, 0)
   local turn = first and tonumber(redis.call('ZSCORE', lapses, first) or nil)
   if not turn or turn > now + 2500 then return end
   local last = math.max(turn, now + 1500)
@@ -287,7 +288,7 @@ if type(value) == 'table' and not shared then return {position, before, left} en
 return {position, before, left, shared or string.sub(value, 1, 64)}
 "
     ),
-    sha1: "688a0cfa969be3cc51bb631c1ba919d2cb25ca0d",
+    sha1: "c5c9cc770870107d63468419218abd46d185ef8f",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes
