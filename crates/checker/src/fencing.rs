@@ -364,9 +364,11 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<Reason> {
     let Write { client, read, sent, at } = write;
     let mut own = case.leases.iter().filter(|lease| lease.client == client);
     let lease = own.rfind(|lease| lease.start.from <= read)?;
-    let end = lease.span().to;
+    let mut gaps = lease.holds.windows(2).map(|pair| (pair[0].outer.to, pair[1].outer.from));
+    let within = gaps.clone().find(|(over, again)| *over <= at && at < *again);
+    // A lease that was over, and extended later: what came in between came after its end.
+    let end = within.map_or(lease.span().to, |(over, _)| over);
     if at < end {
-        let mut gaps = lease.holds.windows(2).map(|pair| (pair[0].outer.to, pair[1].outer.from));
         let (over, again) = gaps.rfind(|(over, again)| read < *over && *again <= at)?;
         let line = format!(
             "the lease of {client} was over at {}, and its lock extended it at {}: others could \
