@@ -37,9 +37,11 @@ pub(super) struct Positions {
     pub(super) waiter_id: WaiterId,
     /// The largest position that any master gave it.
     number: u64,
-    places: Vec<Option<Place>>,
+    places: Vec<Place>,
     /// The number of the latest round of position requests, counted from 1.
     round: u32,
+    /// The first round since it gave up its positions. Replies to earlier ones are about those.
+    first_round: u32,
     /// How many rounds followed each other without a pause.
     at_once: u32,
     /// Whether masters may keep a position for it.
@@ -48,10 +50,14 @@ pub(super) struct Positions {
     fixed: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// What a master said about its position there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 struct Place {
+    /// The number that the master gave it; 0 for none. The master keeps it, also while it is
+    /// silent.
     number: u64,
-    ahead: u64,
+    /// How many waiters are before it, if the master has just said so.
+    ahead: Option<u64>,
 }
 
 /// The most rounds without a pause, while positions differ: others ask at the same time.
@@ -62,12 +68,12 @@ const ROUND: Duration = Duration::from_secs(1);
 
 impl Positions {
     fn new(waiter_id: WaiterId, nodes: usize) -> Self {
-        let places = vec![None; nodes];
         Self {
             waiter_id,
             number: 0,
-            places,
+            places: vec![Place::default(); nodes],
             round: 0,
+            first_round: 1,
             at_once: 0,
             is_enqueued: false,
             fixed: false,
@@ -75,24 +81,31 @@ impl Positions {
     }
 
     fn replied(&mut self, node: NodeId, reply: &Reply, quorum: usize) {
-        self.places[node.index()] = match *reply {
+        self.places[node.index()].ahead = match *reply {
             Reply::Place { number, ahead, .. } => {
-                // A fixed position stays: a master that was asked late already knows later waiters.
-                if !self.fixed {
-                    self.number = self.number.max(number);
-                }
-                Some(Place { number, ahead })
+                self.keeps(node, number, quorum);
+                Some(ahead)
             }
             _ => None,
         };
-        let keeps = |place: &&Place| place.number == self.number;
-        self.fixed |= self.places.iter().flatten().filter(keeps).count() >= quorum;
+    }
+
+    /// A master keeps it at a position, says a reply of this round or of an earlier one.
+    fn keeps(&mut self, node: NodeId, number: u64, quorum: usize) {
+        self.places[node.index()].number = number;
+        // A fixed position stays: a master that was asked late already knows later waiters.
+        if !self.fixed {
+            self.number = self.number.max(number);
+            let keep = self.places.iter().filter(|place| place.number == self.number).count();
+            self.fixed = keep >= quorum;
+        }
     }
 
     /// Drops all positions. Replies that are still on their way are about the old ones.
     fn vacate(&mut self) {
-        self.places.fill(None);
+        self.places.fill(Place::default());
         self.round = self.round.wrapping_add(1);
+        self.first_round = self.round.wrapping_add(1);
     }
 
     /// Ends a series of rounds without a pause.
@@ -101,11 +114,11 @@ impl Positions {
     }
 
     pub(super) fn knows(&self, node: NodeId) -> bool {
-        self.places[node.index()].is_some()
+        self.places[node.index()].ahead.is_some()
     }
 
     pub(super) fn is_first(&self, node: NodeId) -> bool {
-        self.places[node.index()].is_some_and(|place| place.ahead == 0)
+        self.places[node.index()].ahead == Some(0)
     }
 
     fn first(&self) -> NodeSet {
@@ -114,15 +127,19 @@ impl Positions {
 
     /// The number of masters on which other waiters are before it.
     pub(super) fn behind(&self) -> usize {
-        self.places.iter().flatten().filter(|place| place.ahead > 0).count()
+        self.places.iter().filter(|place| place.ahead.is_some_and(|ahead| ahead > 0)).count()
     }
 
     fn known(&self) -> usize {
-        self.places.iter().flatten().count()
+        self.known_places().count()
     }
 
     fn agrees(&self) -> bool {
-        self.places.iter().flatten().all(|place| place.number == self.number)
+        self.known_places().all(|place| place.number == self.number)
+    }
+
+    fn known_places(&self) -> impl Iterator<Item = &Place> {
+        self.places.iter().filter(|place| place.ahead.is_some())
     }
 }
 
@@ -195,7 +212,14 @@ impl Acquire {
         reply: Reply,
         cx: &mut Context<'_>,
     ) {
-        if self.positions.as_ref().is_none_or(|positions| positions.round != round) {
+        let quorum = self.config.quorum();
+        let Some(positions) = &mut self.positions else { return };
+        if positions.round != round {
+            if let Reply::Place { number, .. } = reply
+                && (positions.first_round..positions.round).contains(&round)
+            {
+                positions.keeps(node, number, quorum);
+            }
             return;
         }
         self.note_place(cx.now, node, &reply);
@@ -341,8 +365,8 @@ impl Acquire {
         else {
             return;
         };
-        if let Some(place) = &mut positions.places[node.index()] {
-            place.ahead = 0;
+        if positions.knows(node) {
+            positions.places[node.index()].ahead = Some(0);
             self.wait.woken_by.insert(node);
             if self.fair {
                 self.wait.watch.freed(node);

@@ -492,6 +492,29 @@ fn a_position_that_no_quorum_keeps_is_asked_for_again_soon() {
 }
 
 #[test]
+fn a_reply_that_comes_after_its_round_says_where_a_master_keeps_it_unless_it_has_left_since() {
+    for leaves in [false, true] {
+        let mut play = Play::queued(policy());
+        play.event(ALL, QueueEvent::Subscribed);
+        let ahead = if leaves { 0 } else { 1 };
+        play.reply_all(Enqueue(1), 0..2, held(2, ahead));
+        play.wake();
+        assert_eq!(!play.leaves().is_empty(), leaves);
+        play.effects.clear();
+        play.wake();
+        let round = if leaves { 3 } else { 2 };
+        assert_eq!(play.stands(), Some((round, Position::NotBefore(2))));
+        // It is the third of five masters. The others have later waiters by now.
+        play.reply(Enqueue(1), 2, Some(held(2, 1)));
+        play.reply_all(Enqueue(round), [0, 1], held(7, 1));
+        play.reply_all(Enqueue(round), [3, 4], held(8, 1));
+        play.wake_at(play.now.plus(100 * MS));
+        let position = if leaves { Position::NotBefore(8) } else { Position::At(2) };
+        assert_eq!(play.stands(), Some((round + 1, position)));
+    }
+}
+
+#[test]
 fn two_masters_of_five_that_keep_no_queue_do_not_end_the_wait_in_the_others() {
     let mut play = Play::queued(policy());
     play.placed([NoQueue, NoQueue, held(2, 1), held(2, 1), held(2, 1)]);
