@@ -56,6 +56,7 @@ mod tests {
             (Mutant::SendsAgain, A_TOKEN_IS_SET_ONCE),
             (Mutant::OneToken, A_TOKEN_IS_SET_ONCE),
             (Mutant::ErrorIsYes, A_BELIEVED_HOLD_IS_TRUE),
+            (Mutant::Evicts, A_BELIEVED_HOLD_IS_TRUE),
             (Mutant::DriftIgnored, A_BELIEVED_HOLD_IS_TRUE),
             (Mutant::MixesRounds, A_BELIEVED_HOLD_IS_TRUE),
             (Mutant::ExtendsByLess, A_DEADLINE_MOVES_BY_SUCCESS),

@@ -2,8 +2,8 @@
 //! interleaving of events between them, within the bounds of a [`Scope`].
 //!
 //! The shipped parts are [`Claim`] and [`Link`](redquorum_protocol::Link), driven as the Tokio
-//! shell drives them. The rest is modelled: a master is one key that is there or not; a connection
-//! is two queues, whose ends move independently.
+//! shell drives them. The rest is modelled: a master is one key, with its holders, and a queue of
+//! waiters; a connection is two queues, whose ends move independently.
 //!
 //! | file | contents |
 //! |---|---|
@@ -50,7 +50,7 @@ use redquorum_protocol::Claim;
 use caller::{Caller, Known, Local, Pool};
 use connection::{Connection, Entries};
 pub use event::{Act, ClientEvent, Event, LinkEvent};
-use master::{Key, Queue, STRANGER};
+use master::{Held, Queue, STRANGER};
 pub use scope::{Scope, Spent, Start, Withheld};
 
 use super::{Broken, Explored, Fairness, Model, explore};
@@ -78,13 +78,13 @@ pub struct Machines {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     locals: [u32; CLIENTS],
-    keys: [Option<Key>; MASTERS],
+    held: [Held; MASTERS],
     queues: [Queue; MASTERS],
     spent: Spent,
     /// In scopes with wake-ups: the tokens of each client that were on a quorum of masters at once.
-    held: [u8; CLIENTS],
-    /// The masters on which such a key was deleted, unless the votes refused its attempt, and on
-    /// which no key was set since.
+    quorate: [u8; CLIENTS],
+    /// The masters on which such a key was deleted, unless the votes refused its attempt, with no
+    /// other holder left, and on which no key was set since.
     given_back: u8,
     /// The masters among these that each client has looked at while they were a quorum.
     looked: [u8; CLIENTS],
@@ -114,6 +114,7 @@ pub fn model_check(scope: Scope, mutant: Mutant, most: usize) -> Report {
 impl Machines {
     fn new(scope: Scope, mutant: Mutant) -> Self {
         assert!((1..=MASTERS).contains(&scope.masters) && (1..=CLIENTS).contains(&scope.clients));
+        assert!(scope.readers == 0 || scope.rounds == 0 && !scope.watchdog, "see `Held::Shared`");
         Self {
             scope,
             mutant,
@@ -177,22 +178,22 @@ impl Model for Machines {
     type Event = Event;
 
     fn starts(&mut self) -> Vec<State> {
-        let local = self.first_local();
+        let locals = std::array::from_fn(|client| self.first_local(client));
         let (others, masters) = (self.scope.start == Start::Others, self.scope.masters);
-        let held = |master| (others && master < masters).then_some(STRANGER);
+        let held = |master| if others && master < masters { STRANGER } else { Held::No };
         let nothing = State {
-            locals: [local; CLIENTS],
-            keys: std::array::from_fn(held),
+            locals,
+            held: std::array::from_fn(held),
             queues: [Queue::default(); MASTERS],
             spent: Spent::default(),
-            held: [0; CLIENTS],
+            quorate: [0; CLIENTS],
             given_back: 0,
             looked: [0; CLIENTS],
             lossy: 0,
         };
         let start = self.prepare(nothing);
-        // The first client is first in the first queue. In the other queues either client may be
-        // first.
+        // Of clients that are alike, the first one is first in the first queue. In the other queues
+        // either client may be first.
         let turned = |which: usize| {
             let mut start = start;
             let others = (0..masters).filter(|master| which >> master & 1 == 1);
@@ -200,7 +201,8 @@ impl Model for Machines {
             start
         };
         let starts = if others { 1 << masters } else { 1 };
-        (0..starts).step_by(2).map(turned).collect()
+        let step = if self.scope.is_mixed() { 1 } else { 2 };
+        (0..starts).step_by(step).map(turned).collect()
     }
 
     fn events(&mut self, state: &State, out: &mut Vec<(Fairness, Event)>) {

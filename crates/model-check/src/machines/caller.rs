@@ -23,14 +23,18 @@ const START: Time = Time::from_millis(1_000_000);
 
 /// The options of all leases, in ticks: a TTL of six, a drift of one, two for a round. So a round
 /// may end well before the deadline, at it, or past it.
-pub(super) fn config(masters: usize) -> LockConfig {
+pub(super) fn config(masters: usize, shared: bool) -> LockConfig {
     let drift = Drift { ppm: 0, fixed: TICK };
-    LockConfig::new(masters, TICK * 6, drift, TICK * 2).expect("they fit each other")
+    let config = LockConfig::new(masters, TICK * 6, drift, TICK * 2);
+    let config = config.and_then(|it| if shared { it.with_sharing() } else { Ok(it) });
+    config.expect("they fit each other")
 }
 
 /// A client's claim, its clock, and the keys that it relies on.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
+    /// Whether it asks for shared leases.
+    pub(super) shared: bool,
     pub(super) claim: Claim,
     /// The number of claims that it has started.
     pub(super) claims: u8,
@@ -55,8 +59,9 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(shared: bool) -> Self {
         Self {
+            shared,
             claim: Claim::Ended,
             claims: 0,
             tokens: 0,
@@ -175,7 +180,7 @@ impl Caller {
         }
         if is_over(&self.claim) {
             let Self { claims, tokens, refused, dead, .. } = *self;
-            *self = Self { claims, tokens, refused, dead, ..Self::new() };
+            *self = Self { claims, tokens, refused, dead, ..Self::new(self.shared) };
         }
     }
 
@@ -185,7 +190,7 @@ impl Caller {
         let mut fold = Canonical::at(self.clock);
         self.claim.hash(&mut fold);
         // None of these values is a list directly after an instant, which would look like votes.
-        (self.claims, self.tokens, self.watched, self.dead).hash(&mut fold);
+        (self.claims, self.tokens, self.watched, self.dead, self.shared).hash(&mut fold);
         (self.asked, self.refused, self.subscribed).hash(&mut fold);
         self.kept.hash(&mut fold);
         self.lost.hash(&mut fold);
@@ -202,7 +207,7 @@ pub(super) struct Numbered {
 impl Rng for Numbered {
     fn token(&mut self) -> Token {
         self.tokens += 1;
-        token(if self.mutant == Mutant::OneToken { 1 } else { self.tokens })
+        token(if self.mutant == Mutant::OneToken { 1 } else { self.tokens }, false)
     }
 
     fn hint(&mut self) -> u64 {
@@ -299,9 +304,10 @@ impl Known {
 }
 
 impl Machines {
-    pub(super) fn first_local(&mut self) -> u32 {
-        let caller = self.callers.enter(Caller::new(), |caller| caller.hashes(true));
-        let side = self.enter_side(Connection::connected(self.scope.subscribed, self.mutant));
+    pub(super) fn first_local(&mut self, client: usize) -> u32 {
+        let (shared, Scope { subscribed, .. }) = (self.scope.reads(client), self.scope);
+        let caller = self.callers.enter(Caller::new(shared), |caller| caller.hashes(true));
+        let side = self.enter_side(Connection::connected(subscribed, shared, self.mutant));
         self.enter_local(Local { caller, sides: [side; MASTERS] })
     }
 

@@ -29,7 +29,7 @@ use std::hash::Hasher;
 use redquorum_protocol::Time;
 
 use super::caller::Local;
-use super::master::STRANGER;
+use super::master::{Held, STRANGER};
 use super::{MASTERS, Machines, Scope, Spent, State};
 use crate::explore::Wide;
 
@@ -198,8 +198,10 @@ impl Machines {
         let movable = if wakes { 0 } else { masters };
         let stays = |order: &[usize]| (movable..MASTERS).all(|master| order[master] == master);
         let orders = (0..ORDERS).filter(|number| stays(&ORDER[*number]));
+        // A client that shares is another one than one that does not.
+        let alike = if self.scope.is_mixed() { 1 } else { clients };
         orders
-            .flat_map(|order| (0..clients).map(move |first| (first, order)))
+            .flat_map(|order| (0..alike).map(move |first| (first, order)))
             .map(|(first, order)| self.hash(state, first, order))
             .min()
             .expect("there is an order")
@@ -225,12 +227,19 @@ impl Machines {
         }
         let (mut keys, mut queues) = (0, 0);
         for master in ORDER[number] {
-            let key = state.keys[master].map_or(0, |key| {
-                let client = u64::from(key.client) ^ first as u64;
-                1 | client << 1 | u64::from(key.token) << 2 | u64::from(key.round) << 8
-            });
-            let stranger = state.keys[master] == Some(STRANGER);
-            keys = keys << 16 | if stranger { u64::from(u16::MAX) } else { key };
+            let held = match state.held[master] {
+                Held::No => 0,
+                STRANGER => u64::from(u16::MAX),
+                Held::By(key) => {
+                    let client = u64::from(key.client) ^ first as u64;
+                    1 | client << 1 | u64::from(key.token) << 2 | u64::from(key.round) << 8
+                }
+                // Tokens are numbered from 1.
+                Held::Shared(tokens) => {
+                    u64::from(tokens[first]) | u64::from(tokens[1 ^ first]) << 8 | 1 << 16
+                }
+            };
+            keys = keys << 17 | held;
             let waiters = state.queues[master].iter().fold(0, |waiters, waiter| {
                 let client = u64::from(waiter.client) ^ first as u64;
                 waiters << 3 | 1 | client << 1 | u64::from(waiter.inbox) << 2
@@ -241,11 +250,20 @@ impl Machines {
         wide.word(queues);
         let Spent([cuts, stalls, errors, deaths, wake_ups, lapses]) = state.spent;
         wide.word(u64::from_le_bytes([cuts, stalls, errors, deaths, wake_ups, lapses, 0, 0]));
-        let held = |place: usize| state.held[place ^ first];
+        let quorate = |place: usize| state.quorate[place ^ first];
         let looked = |place: usize| state.looked[place ^ first];
         let lossy = |place: usize| state.lossy >> (place ^ first) & 1;
         let (back, lossy) = (state.given_back, lossy(0) | lossy(1) << 1);
-        wide.word(u64::from_le_bytes([back, held(0), held(1), looked(0), looked(1), lossy, 0, 0]));
+        wide.word(u64::from_le_bytes([
+            back,
+            quorate(0),
+            quorate(1),
+            looked(0),
+            looked(1),
+            lossy,
+            0,
+            0,
+        ]));
         wide.end()
     }
 }

@@ -27,6 +27,10 @@ const INBOX: u64 = 1;
 /// The waiter id of each client: it waits in one claim only.
 const WAITER_ID: WaiterId = WaiterId::new(0);
 
+const fn waiter_id(shared: bool) -> WaiterId {
+    if shared { WAITER_ID.shared() } else { WAITER_ID }
+}
+
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Connection {
@@ -40,6 +44,8 @@ pub(super) struct Connection {
     pub(super) set: u8,
     /// The first token for which a second `SET` was written.
     pub(super) twice: Option<u8>,
+    /// Whether its client asks for shared leases.
+    shared: bool,
     /// The mutation of the driver.
     mutant: Mutant,
 }
@@ -91,8 +97,9 @@ pub(super) enum Entry {
     Pending,
 }
 
-pub(super) fn token(number: u8) -> Token {
-    Token::new([number; redquorum_protocol::TOKEN_LEN])
+pub(super) fn token(number: u8, shared: bool) -> Token {
+    let token = Token::new([number; redquorum_protocol::TOKEN_LEN]);
+    if shared { token.shared() } else { token }
 }
 
 pub(super) fn number(token: Token) -> u8 {
@@ -119,7 +126,7 @@ impl Wire {
 
 impl Connection {
     /// A connection that is up, subscribed or not, before any other request.
-    pub(super) fn connected(subscribed: bool, mutant: Mutant) -> Self {
+    pub(super) fn connected(subscribed: bool, shared: bool, mutant: Mutant) -> Self {
         let bounds = Bounds {
             stall: STALL,
             retry_min: RETRY,
@@ -136,12 +143,13 @@ impl Connection {
             wires: Vec::new(),
             set: 0,
             twice: None,
+            shared,
             mutant: Mutant::None,
         };
         side.carry_out(out, 0);
         side.connect();
         if subscribed {
-            side.subscribe(WAITER_ID);
+            side.subscribe(waiter_id(shared));
             while side.is_pending() {
                 side.reply(0, MasterReply::Alive);
                 side.read_reply(Duration::ZERO);
@@ -164,7 +172,7 @@ impl Connection {
 
     /// Removes the waiter.
     pub(super) fn unsubscribe(&mut self) {
-        self.handle(NOW, LinkInput::Unsubscribe(WAITER_ID), 0);
+        self.handle(NOW, LinkInput::Unsubscribe(waiter_id(self.shared)), 0);
     }
 
     fn handle(&mut self, now: Time, input: LinkInput<Tag>, round: u8) -> Notifications {
@@ -200,9 +208,9 @@ impl Connection {
         let epoch = self.link.as_ref().and_then(Link::epoch);
         let request = match command {
             Command::Set { token, fair, .. } => {
-                assert!(!fair, "no claim is fair");
+                assert!(!fair || self.shared, "no claim is fair");
                 self.note_set(number(*token));
-                Request::Set(number(*token))
+                Request::Set { token: number(*token), behind: *fair }
             }
             Command::Keep { token, repair, .. } => {
                 Request::Keep { token: number(*token), round, repair: *repair }
@@ -214,7 +222,7 @@ impl Connection {
             Command::Enqueue { waiter, position, .. } => {
                 assert_eq!(
                     (waiter.waiter_id, *position),
-                    (WAITER_ID, Position::Any),
+                    (waiter_id(self.shared), Position::Any),
                     "no claim is fair"
                 );
                 Request::Enqueue { inbox: waiter.inbox == INBOX, again: round > 0 }
@@ -283,7 +291,7 @@ impl Connection {
     fn unread_sets(&self) -> Vec<u8> {
         let requests = self.wires.iter().flat_map(|wire| &wire.requests);
         let of = |request: &Request| match request {
-            Request::Set(token) => Some(*token),
+            Request::Set { token, .. } => Some(*token),
             _ => None,
         };
         requests.filter_map(of).collect()
@@ -341,7 +349,7 @@ impl Connection {
         let epoch = wire.epoch;
         let input = match reply.reply(left) {
             Some(reply) => LinkInput::Replied { epoch, reply },
-            None => LinkInput::Woken { epoch, waiter_id: WAITER_ID },
+            None => LinkInput::Woken { epoch, waiter_id: waiter_id(self.shared) },
         };
         self.handle(NOW, input, 0)
     }
@@ -465,7 +473,7 @@ impl Connection {
             copy.handle(NOW, input, &mut out);
             out.pop()
         };
-        let (token, tag) = (token(of), (0, RoundId::Release));
+        let (token, tag) = (token(of, self.shared), (0, RoundId::Release));
         // For a token that it does not know, the link reports completion without a request.
         let wake_up = WakeUp::None;
         let clean_up = LinkInput::CleanUp { key: key(), token, wake_up, leave: None, tag };

@@ -3,7 +3,7 @@
 use super::Fairness;
 use super::caller::{Caller, MoveResult};
 use super::connection::{Connection, Entry, Wire};
-use super::master::{Key, MasterReply, Request, STRANGER};
+use super::master::{Held, Key, MasterReply, Request, STRANGER};
 use super::scope::Fault;
 use super::{Machines, Mutant, Scope, State, Withheld, is_over};
 use redquorum_protocol::{Claim, WakeUp};
@@ -13,8 +13,9 @@ use redquorum_protocol::{Claim, WakeUp};
 pub enum Event {
     /// An event of a client: the index of one of its moves.
     Move(u8, u16),
-    /// The key of a master expires.
-    Expire(u8),
+    /// On a master the key expires, or the end of one of those who share it comes: the client in
+    /// the low bit, the token in those above.
+    Expire(u8, u8),
     /// The other holder releases the key on a master.
     GiveBack(u8),
     /// A position in a master's queue lapses.
@@ -94,7 +95,7 @@ impl Machines {
                     self.list_moves(state, client, fairness, &mut withheld, out);
                 }
                 if fairness == Fairness::Due {
-                    let held = |master: &u8| state.keys[usize::from(*master)] == Some(STRANGER);
+                    let held = |master: &u8| state.held[usize::from(*master)] == STRANGER;
                     let masters = (0..small(self.scope.masters)).filter(held);
                     out.extend(masters.map(|master| (fairness, Event::GiveBack(master))));
                 }
@@ -130,13 +131,12 @@ impl Machines {
     }
 
     fn list_expiries(&self, state: &State, out: &mut Vec<(Fairness, Event)>) {
-        for (master, key) in (0..).zip(state.keys) {
-            let Some(Key { client, token, round }) = key.filter(|key| *key != STRANGER) else {
-                continue;
-            };
-            let known = self.known(state, client.into());
-            if known.may_expire[usize::from(round)] & 1 << token != 0 {
-                out.push((Fairness::Free, Event::Expire(master)));
+        for (master, held) in (0..).zip(state.held) {
+            for Key { client, token, round } in held.keys() {
+                let known = self.known(state, client.into());
+                if known.may_expire[usize::from(round)] & 1 << token != 0 {
+                    out.push((Fairness::Free, Event::Expire(master, client | token << 1)));
+                }
             }
         }
     }
@@ -178,10 +178,8 @@ impl Machines {
                     ClientEvent::Between(master, _),
                     MoveResult::Asks(Request::Delete(token, WakeUp::None, None), _),
                 ) => {
-                    let (client, token) = (small(client), *token);
-                    let ours = |key: Key| key.client == client && key.token == token;
-                    !state.keys[usize::from(master)].is_some_and(ours)
-                        && !self.side(state, client.into(), master.into()).0.may_create(token)
+                    !state.held[usize::from(master)].has(small(client), *token)
+                        && !self.side(state, client, master.into()).0.may_create(*token)
                 }
                 _ => false,
             })?;
@@ -190,7 +188,7 @@ impl Machines {
     }
 }
 
-fn small(number: usize) -> u8 {
+pub(super) fn small(number: usize) -> u8 {
     u8::try_from(number).expect("there are few")
 }
 
@@ -332,7 +330,10 @@ fn acts(
 impl Machines {
     pub(super) fn event_text(&self, state: &State, event: Event, after: Option<&State>) -> String {
         let what = match event {
-            Event::Expire(master) => format!("the key on master {} expires", master + 1),
+            Event::Expire(master, of) => {
+                let (client, token) = ((of & 1) + 1, of >> 1);
+                format!("token {token} of c{client} expires on master {}", master + 1)
+            }
             Event::GiveBack(master) => format!("the other holder gives back master {}", master + 1),
             Event::Lapse(master, place) => {
                 format!("position {} in the queue of master {} lapses", place + 1, master + 1)
@@ -379,13 +380,13 @@ impl Machines {
         let mut lines = Vec::new();
         for master in 0..self.scope.masters {
             let m = master + 1;
-            lines.push(state.keys[master].map_or_else(
-                || format!("master {m} has no key"),
-                |key| match key {
-                    STRANGER => format!("master {m} has the key of another holder"),
-                    key => format!("master {m} has token {} of c{}", key.token, key.client + 1),
-                },
-            ));
+            let of =
+                |key: Key| format!("master {m} has token {} of c{}", key.token, key.client + 1);
+            match state.held[master] {
+                Held::No => lines.push(format!("master {m} has no key")),
+                STRANGER => lines.push(format!("master {m} has the key of another holder")),
+                held => lines.extend(held.keys().map(of)),
+            }
             let waiters: Vec<_> = state.queues[master].iter().collect();
             if !waiters.is_empty() {
                 lines.push(format!("master {m} has the queue {waiters:?}"));

@@ -1,4 +1,4 @@
-//! A master: one key that is there or not, the queue of its waiters, and the commands on both.
+//! A master: the key of the one resource, the queue of its waiters, and the commands on both.
 //!
 //! `crates/redis-model` cannot stand here: its keys expire by a wall clock, and a state of this
 //! model has none (a key may expire at any time from an instant of its owner's clock on), and must
@@ -10,9 +10,22 @@ use redquorum_protocol::{Cause, Holder, Reply, WakeUp};
 
 use super::caller::TICK;
 use super::connection::token;
-use super::{CLIENTS, Scope};
+use super::{CLIENTS, Mutant, Scope};
 
 /// The key of the one resource, as a master has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Held {
+    /// There is none.
+    #[default]
+    No,
+    /// The key of one client.
+    By(Key),
+    /// The key of those that share it: the tokens of each client, one bit each. No round extends
+    /// them: runs with shared leases have none.
+    Shared([u8; CLIENTS]),
+}
+
+/// A holder of the resource on a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     /// Its client. Tokens are numbered for each client, so both together are the key's value.
@@ -24,7 +37,62 @@ pub(super) struct Key {
 }
 
 /// The key of a holder that is neither of the clients; see [`Start::Others`](super::Start::Others).
-pub(super) const STRANGER: Key = Key { client: 2, token: 64, round: 0 };
+pub(super) const STRANGER: Held = Held::By(Key { client: 2, token: 64, round: 0 });
+
+impl Held {
+    /// The holders that are clients, and none other.
+    pub(super) fn keys(self) -> impl Iterator<Item = Key> {
+        let (alone, shared) = match self {
+            Self::By(key) if self != STRANGER => (Some(key), [0; CLIENTS]),
+            Self::No | Self::By(_) => (None, [0; CLIENTS]),
+            Self::Shared(tokens) => (None, tokens),
+        };
+        let of = |(client, tokens): (u8, u8)| {
+            let there = (0..8).filter(move |token| tokens >> token & 1 == 1);
+            there.map(move |token| Key { client, token, round: 0 })
+        };
+        alone.into_iter().chain((0..).zip(shared).flat_map(of))
+    }
+
+    /// Whether a client's token is there.
+    pub(super) fn has(self, client: u8, token: u8) -> bool {
+        self.keys().any(|key| (key.client, key.token) == (client, token))
+    }
+
+    /// Removes a client's token. Returns whether it was there.
+    pub(super) fn remove(&mut self, client: u8, token: u8) -> bool {
+        let was = self.has(client, token);
+        match self {
+            Self::By(_) if was => *self = Self::No,
+            Self::Shared(tokens) if was => {
+                tokens[usize::from(client)] &= !(1 << token);
+                if *tokens == [0; CLIENTS] {
+                    *self = Self::No;
+                }
+            }
+            _ => {}
+        }
+        was
+    }
+
+    /// The holder that the master names to this client. It names any one of those that share the
+    /// resource, and the client treats all of them alike: here it is another client's, if one is
+    /// there.
+    fn shown_to(self, client: u8) -> Option<Shown> {
+        let shared = matches!(self, Self::Shared(_));
+        let alone = if let Self::By(key) = self { Some(key) } else { None };
+        let key = alone.or_else(|| self.keys().max_by_key(|key| (key.client != client, key.token)));
+        key.map(|key| Shown { foreign: key.client != client, shared, token: key.token })
+    }
+}
+
+/// The holder that a reply names: another client or not, and its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shown {
+    pub(super) foreign: bool,
+    pub(super) shared: bool,
+    pub(super) token: u8,
+}
 
 /// A waiter in a master's queue. Each client has one waiter id, so its number identifies the
 /// waiter.
@@ -44,8 +112,11 @@ impl Queue {
         self.0.iter().flatten().copied()
     }
 
-    fn ahead(&self, waiter: Waiter) -> u8 {
-        let ahead = self.iter().take_while(|other| *other != waiter).count();
+    /// How many waiters are before this one. Those for a shared lease are only behind others.
+    fn ahead(&self, waiter: Waiter, readers: u8) -> u8 {
+        let reads = |waiter: Waiter| readers >> waiter.client & 1 == 1;
+        let before = self.iter().take_while(|other| *other != waiter);
+        let ahead = before.filter(|other| !(reads(waiter) && reads(*other))).count();
         u8::try_from(ahead).expect("there are few")
     }
 
@@ -70,23 +141,53 @@ impl Queue {
         }
     }
 
-    /// The client whose waiter is woken: the first that a message reaches. The waiters before it
-    /// are dropped, if the master `passes` over them.
-    fn wake(&mut self, reaches: &impl Fn(u8) -> bool, passes: bool) -> Option<u8> {
-        while let Some(first) = self.0[0] {
-            if !first.inbox || !passes || reaches(first.client) {
-                return first.inbox.then_some(first.client);
+    /// The clients whose waiters are woken, one bit each: the first that a message reaches, and, if
+    /// that one waits for a shared lease, those behind it that do so, too. While the resource
+    /// `is_shared`, no other ones are woken. Waiters that no message reaches are dropped, unless
+    /// they are `kept`.
+    fn wake(
+        &mut self,
+        readers: u8,
+        (is_shared, kept): (bool, bool),
+        reaches: &impl Fn(u8) -> bool,
+    ) -> u8 {
+        let (mut at, mut any, mut woken) = (0, is_shared, 0);
+        while let Some(first) = self.0.get(at).copied().flatten() {
+            let reads = readers >> first.client & 1 == 1;
+            if any && !reads {
+                break;
             }
-            self.leave(first);
+            let hears = !first.inbox || reaches(first.client);
+            if hears || kept {
+                if hears && first.inbox {
+                    woken |= 1 << first.client;
+                }
+                if hears && !reads {
+                    break;
+                }
+                any |= hears;
+                at += 1;
+            } else {
+                self.leave(first);
+            }
         }
-        None
+        woken
+    }
+
+    /// Whether a waiter for an exclusive lease is in it.
+    fn has_writer(&self, readers: u8) -> bool {
+        self.iter().any(|waiter| readers >> waiter.client & 1 == 0)
     }
 }
 
 /// A command under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Request {
-    Set(u8),
+    /// With `behind`, it is refused while a waiter for an exclusive lease is in the queue.
+    Set {
+        token: u8,
+        behind: bool,
+    },
     Keep {
         token: u8,
         round: u8,
@@ -124,9 +225,9 @@ impl Request {
     /// The token of the key that it may create.
     pub(super) const fn creates(self) -> Option<u8> {
         match self {
-            Self::Set(token) | Self::Again(token) | Self::Keep { token, repair: true, .. } => {
-                Some(token)
-            }
+            Self::Set { token, .. }
+            | Self::Again(token)
+            | Self::Keep { token, repair: true, .. } => Some(token),
             _ => None,
         }
     }
@@ -140,17 +241,12 @@ pub(super) enum MasterReply {
     Deleted,
     Absent,
     Taken,
-    /// The reply to a compare-and-delete of a waiting claim: another key is there, of another
-    /// client or not.
-    Held {
-        foreign: bool,
-        token: u8,
-    },
-    /// The number of waiters ahead of this one, and the key that is there, of another client or
-    /// not.
+    /// The reply to a compare-and-delete of a waiting claim: another key is there.
+    Held(Shown),
+    /// The number of waiters ahead of this one, and the key that is there.
     Place {
         ahead: u8,
-        held: Option<(bool, u8)>,
+        held: Option<Shown>,
     },
     Alive,
     Error,
@@ -172,12 +268,12 @@ impl MasterReply {
             Self::Absent => Reply::Absent,
             // The holder comes with the clean-up, if at all.
             Self::Taken => Reply::Taken(Holder::NotAsked),
-            Self::Held { foreign, token } => Reply::Taken(holder(foreign, token, left)),
+            Self::Held(shown) => Reply::Taken(holder(shown, left)),
             // A waiter that is not fair ignores the number.
             Self::Place { ahead, held } => Reply::Place {
                 number: 1,
                 ahead: ahead.into(),
-                holder: held.map(|(foreign, token)| holder(foreign, token, left)),
+                holder: held.map(|shown| holder(shown, left)),
             },
             Self::Alive => Reply::Alive,
             Self::Error | Self::NotKilled => Reply::Unknown(Cause::Error("an error".into())),
@@ -187,9 +283,9 @@ impl MasterReply {
     }
 }
 
-fn holder(foreign: bool, number: u8, left: Duration) -> Holder {
+fn holder(shown: Shown, left: Duration) -> Holder {
     // Clients number their own tokens. No client must see another's token as its own.
-    let token = token(number | u8::from(foreign) << 7);
+    let token = token(shown.token | u8::from(shown.foreign) << 7, shown.shared);
     Holder::Lease { token, left_ms: u64::try_from(left.as_millis()).expect("it is short") }
 }
 
@@ -201,27 +297,31 @@ pub(super) fn left(scope: &Scope) -> Duration {
 
 /// A master that executes a command.
 pub(super) struct Master<'s, R> {
-    pub(super) key: &'s mut Option<Key>,
+    pub(super) held: &'s mut Held,
     pub(super) queue: &'s mut Queue,
+    /// The clients that ask for shared leases, one bit each.
+    pub(super) readers: u8,
     /// Whether claims wait. Then the reply to a clean-up that frees nothing names the holder.
     pub(super) waits: bool,
     /// Whether a message to this client's inbox reaches a connection.
     pub(super) reaches: R,
-    /// Whether it skips waiters that no message reaches.
-    pub(super) passes: bool,
+    /// Whether it keeps waiters that no message reaches.
+    pub(super) keeps: bool,
+    /// The mutation of its scripts.
+    pub(super) mutant: Mutant,
 }
 
 impl<R: Fn(u8) -> bool> Master<'_, R> {
-    /// Executes a command of a client. Returns the reply, and the client that it wakes.
-    pub(super) fn execute(&mut self, client: u8, request: Request) -> (MasterReply, Option<u8>) {
-        let mut woken = None;
+    /// Executes a command of a client. Returns the reply, and the clients that it wakes.
+    pub(super) fn execute(&mut self, client: u8, request: Request) -> (MasterReply, u8) {
+        let mut woken = 0;
         let reply = match request {
             Request::Delete(_, wake_up, leave) => {
                 let reply = self.on_key(client, request);
                 if let Some(inbox) = leave {
                     self.queue.leave(Waiter { client, inbox });
                 }
-                if wake_up == WakeUp::First && self.key.is_none() {
+                if wake_up == WakeUp::First {
                     woken = self.wake();
                 }
                 reply
@@ -229,12 +329,14 @@ impl<R: Fn(u8) -> bool> Master<'_, R> {
             Request::Enqueue { inbox, .. } => {
                 let waiter = Waiter { client, inbox };
                 self.queue.stand(waiter);
-                let held = self.key.map(|key| (key.client != client, key.token));
-                MasterReply::Place { ahead: self.queue.ahead(waiter), held }
+                let ahead = self.queue.ahead(waiter, self.readers);
+                let shares = matches!(self.held, Held::Shared(_)) && self.reads(client);
+                let held = self.held.shown_to(client).filter(|_| !(shares && ahead == 0));
+                MasterReply::Place { ahead, held }
             }
             Request::Dequeue { inbox, wake } => {
                 self.queue.leave(Waiter { client, inbox });
-                if wake && self.key.is_none() {
+                if wake {
                     woken = self.wake();
                 }
                 MasterReply::Alive
@@ -244,37 +346,66 @@ impl<R: Fn(u8) -> bool> Master<'_, R> {
         (reply, woken)
     }
 
-    /// Wakes the first waiter.
-    pub(super) fn wake(&mut self) -> Option<u8> {
-        self.queue.wake(&self.reaches, self.passes)
+    const fn reads(&self, client: u8) -> bool {
+        self.readers >> client & 1 == 1
+    }
+
+    /// Wakes the first waiters, if the resource is free for them.
+    pub(super) fn wake(&mut self) -> u8 {
+        let is_shared = match self.held {
+            Held::By(_) => return 0,
+            Held::Shared(_) => true,
+            Held::No => false,
+        };
+        self.queue.wake(self.readers, (is_shared, self.keeps), &self.reaches)
     }
 
     fn on_key(&mut self, client: u8, request: Request) -> MasterReply {
-        let is_ours = |key: Key, token: u8| key.client == client && key.token == token;
-        match (request, *self.key) {
-            (Request::Set(token) | Request::Again(token), None) => {
-                *self.key = Some(Key { client, token, round: 0 });
-                MasterReply::Created
+        match request {
+            Request::Set { token, behind } => self.set(client, token, behind),
+            Request::Again(token) => self.set(client, token, false),
+            Request::Keep { token, round, repair } => {
+                debug_assert!(!self.reads(client), "no round extends a shared lease");
+                match *self.held {
+                    Held::By(there) if self.held.has(client, token) => {
+                        *self.held = Held::By(Key { round: there.round.max(round), ..there });
+                        MasterReply::Kept
+                    }
+                    Held::No if repair => {
+                        *self.held = Held::By(Key { client, token, round });
+                        MasterReply::Created
+                    }
+                    // Another client's key in its place decides nothing for either.
+                    _ => MasterReply::Absent,
+                }
             }
-            (Request::Set(_) | Request::Again(_), Some(_)) => MasterReply::Taken,
-            (Request::Keep { token, round, .. }, Some(there)) if is_ours(there, token) => {
-                *self.key = Some(Key { round: there.round.max(round), ..there });
-                MasterReply::Kept
-            }
-            (Request::Keep { token, round, repair: true }, None) => {
-                *self.key = Some(Key { client, token, round });
-                MasterReply::Created
-            }
-            (Request::Delete(token, ..), Some(there)) if is_ours(there, token) => {
-                *self.key = None;
-                MasterReply::Deleted
-            }
-            (Request::Delete(..), Some(there)) if self.waits => {
-                MasterReply::Held { foreign: there.client != client, token: there.token }
-            }
-            // Another client's key in its place decides nothing for either.
-            (Request::Keep { .. } | Request::Delete(..), _) => MasterReply::Absent,
+            Request::Delete(token, ..) => match self.held.remove(client, token) {
+                true => MasterReply::Deleted,
+                false => match self.held.shown_to(client).filter(|_| self.waits) {
+                    Some(shown) => MasterReply::Held(shown),
+                    None => MasterReply::Absent,
+                },
+            },
             _ => MasterReply::Alive,
         }
+    }
+
+    fn set(&mut self, client: u8, token: u8, behind: bool) -> MasterReply {
+        let mut shared = match *self.held {
+            Held::No => [0; CLIENTS],
+            Held::Shared(tokens) if self.reads(client) => tokens,
+            Held::By(_) if self.reads(client) && self.mutant == Mutant::Evicts => [0; CLIENTS],
+            Held::By(_) | Held::Shared(_) => return MasterReply::Taken,
+        };
+        if behind && self.queue.has_writer(self.readers) {
+            return MasterReply::Taken;
+        }
+        *self.held = if self.reads(client) {
+            shared[usize::from(client)] |= 1 << token;
+            Held::Shared(shared)
+        } else {
+            Held::By(Key { client, token, round: 0 })
+        };
+        MasterReply::Created
     }
 }

@@ -5,7 +5,8 @@ use redquorum_protocol::{Claim, Extension, quorum};
 use super::super::Broken;
 use super::caller::{Caller, TICK};
 use super::connection::{Connection, Entries};
-use super::master::{Key, MasterReply, Queue, Request, STRANGER};
+use super::event::small;
+use super::master::{Held, Key, MasterReply, Queue, Request};
 use super::scope::Fault;
 use super::{Machines, State};
 
@@ -37,7 +38,7 @@ pub(crate) const NO_WAITER_IS_FORGOTTEN: &str = "no waiter is forgotten";
 pub(crate) const A_FAILURE_WAKES_NO_WAITER: &str = "an attempt that failed wakes no client";
 /// At an end no queue has a position of a client that is done, unless a message was lost.
 pub(crate) const NO_POSITION_STAYS: &str = "no position stays behind";
-/// Two clients never believe in a lease at once.
+/// Two clients never believe in a lease at once, unless both share it.
 pub(crate) const MUTUAL_EXCLUSION: &str = "believed holds do not overlap";
 
 fn broken<T>(rule: &'static str, why: impl Into<String>) -> Result<T, Broken> {
@@ -111,10 +112,8 @@ impl Machines {
                 return Err(Broken { why: format!("c{}: {}", client + 1, broken.why), ..*broken });
             }
         }
-        for (master, key) in (1..).zip(state.keys) {
-            let Some(Key { client, token, .. }) = key.filter(|key| *key != STRANGER) else {
-                continue;
-            };
+        let on = |(master, held): (usize, &Held)| held.keys().map(move |key| (master, key));
+        for (master, Key { client, token, .. }) in (1..).zip(&state.held).flat_map(on) {
             if self.known(state, client.into()).covered[master - 1] & 1 << token == 0 {
                 let c = client + 1;
                 let why = format!(
@@ -150,12 +149,13 @@ impl Machines {
     fn check_holds(&self, state: &State) -> Result<(), Broken> {
         let clients = 0..self.scope.clients;
         let believes = |client: usize| Some((client, self.known(state, client).believed?));
-        if clients.clone().filter_map(believes).count() > 1 {
-            return broken(MUTUAL_EXCLUSION, "both believe in a lease");
+        let alone = clients.clone().any(|client| !self.scope.reads(client));
+        if alone && clients.clone().filter_map(believes).count() > 1 {
+            return broken(MUTUAL_EXCLUSION, "both believe in a lease, and one of them alone");
         }
         for (client, token) in clients.filter_map(believes) {
-            let ours = |key: &&Key| usize::from(key.client) == client && key.token == token;
-            let held = state.keys.iter().flatten().filter(ours).count();
+            let ours = |held: &&Held| held.has(small(client), token);
+            let held = state.held.iter().filter(ours).count();
             if held < quorum(self.scope.masters) {
                 let c = client + 1;
                 let why = format!("c{c} believes in token {token}, which {held} masters have");
@@ -184,7 +184,7 @@ impl Machines {
                 return broken(NO_POSITION_STAYS, why);
             }
             let ours = |key: Key| usize::from(key.client) == client;
-            if !known.has_nothing_pending || state.keys.iter().flatten().any(|key| ours(*key)) {
+            if !known.has_nothing_pending || state.held.iter().any(|held| held.keys().any(ours)) {
                 return broken(
                     CLEAN_UPS_COMPLETE,
                     format!("c{c} is done, and leaves something for ever"),

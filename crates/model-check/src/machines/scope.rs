@@ -15,6 +15,8 @@ pub struct Scope {
     pub masters: usize,
     /// The number of clients, two at most. Each is a process with one claim at a time.
     pub clients: usize,
+    /// The clients that ask for shared leases, one bit each.
+    pub readers: u8,
     /// The number of claims that each client may start.
     pub claims: u8,
     /// The number of attempts of each client, in all its claims together.
@@ -120,7 +122,24 @@ impl Withheld {
     }
 }
 
+/// The first client asks for shared leases.
+const FIRST: u8 = 1;
+/// The second client asks for shared leases.
+const SECOND: u8 = 2;
+/// Both clients ask for shared leases.
+const BOTH: u8 = 3;
+
 impl Scope {
+    /// Whether a client asks for shared leases.
+    pub(super) const fn reads(&self, client: usize) -> bool {
+        self.readers >> client & 1 == 1
+    }
+
+    /// Whether one client asks for shared leases and the other does not.
+    pub(super) const fn is_mixed(&self) -> bool {
+        matches!(self.readers, FIRST | SECOND)
+    }
+
     /// How often a fault may happen.
     pub(super) const fn bound(&self, fault: Fault) -> u8 {
         match fault {
@@ -159,6 +178,7 @@ impl Scope {
         name: "calm",
         masters: 3,
         clients: 2,
+        readers: 0,
         claims: 1,
         attempts: 1,
         waits: false,
@@ -182,17 +202,27 @@ impl Scope {
     };
 
     /// Small runs, for tests of a few seconds.
-    pub const SMALL: [Self; 6] = [
+    pub const SMALL: [Self; 9] = [
         Self { name: "rivals", masters: 2, clocks: true, ..Self::CALM },
         Self { name: "rivals who try again", masters: 1, attempts: 2, waits: true, ..Self::DEEP },
         Self { name: "link", masters: 1, claims: 2, attempts: 2, cuts: 2, ..Self::ALONE },
         Self { name: "lease", masters: 1, rounds: 1, watchdog: true, cuts: 1, ..Self::DEEP_ALONE },
         Self { name: "waiter", masters: 1, start: Start::Awaited, cuts: 1, ..Self::WAKES },
         Self { name: "two waiters", masters: 1, clocks: false, cuts: 1, deaths: 1, ..Self::WAIT },
+        Self { name: "readers", masters: 2, clocks: true, readers: BOTH, ..Self::CALM },
+        Self { name: "reader and writer", masters: 2, clocks: true, readers: FIRST, ..Self::CALM },
+        Self {
+            name: "reader and writer that wait",
+            masters: 1,
+            clocks: false,
+            readers: FIRST,
+            cuts: 1,
+            ..Self::WAIT
+        },
     ];
 
     /// All runs of `redquorum-chaos model-check`. Each has another wide bound.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 29] = [
         Self { name: "rivals", clocks: true, ..Self::CALM },
         Self { name: "rivals cut off", cuts: 1, ..Self::CALM },
         Self { name: "rivals, a client dies", masters: 2, cuts: 1, deaths: 1, ..Self::DEEP },
@@ -300,6 +330,38 @@ impl Scope {
             ..Self::WAIT
         },
         Self { name: "two waiters on two masters", masters: 2, clocks: false, ..Self::WAIT },
+        Self { name: "readers", clocks: true, readers: BOTH, ..Self::CALM },
+        Self { name: "reader and writer", clocks: true, readers: FIRST, ..Self::CALM },
+        Self { name: "reader and writer cut off", cuts: 1, readers: FIRST, ..Self::CALM },
+        Self {
+            name: "reader and writer on one master",
+            masters: 1,
+            readers: FIRST,
+            cuts: 1,
+            stalls: 1,
+            errors: 1,
+            ..Self::DEEP
+        },
+        Self { name: "writer that waits for a reader", readers: FIRST, cuts: 1, ..Self::WAITER },
+        Self { name: "reader that waits for a writer", readers: SECOND, cuts: 1, ..Self::WAITER },
+        Self {
+            name: "two readers that wait",
+            masters: 1,
+            readers: BOTH,
+            clocks: false,
+            cuts: 1,
+            deaths: 1,
+            ..Self::WAIT
+        },
+        Self {
+            name: "reader and writer that wait",
+            masters: 1,
+            readers: FIRST,
+            clocks: false,
+            cuts: 1,
+            deaths: 1,
+            ..Self::WAIT
+        },
     ];
 
     /// One client with every action on one lease.
@@ -336,6 +398,7 @@ impl Scope {
             }
             Mutant::DropsLooks => Self { lost_wake_ups: 1, ..Self::WAITER },
             Mutant::LeavesInSilence => Self::WAITERS,
+            Mutant::Evicts => Self { masters: 1, readers: FIRST, ..Self::CALM },
             Mutant::WakesGone => Self { deaths: 1, ..Self::WAITERS },
             _ => return None,
         })
@@ -358,6 +421,9 @@ impl Scope {
             counted(u8::try_from(self.clients).unwrap_or(u8::MAX), "client"),
             counted(self.claims, "claim").map(|text| text + " of each"),
             counted(self.attempts, "attempt").map(|text| text + " of each"),
+            yes(self.readers == FIRST, "leases of the first are shared"),
+            yes(self.readers == SECOND, "leases of the second are shared"),
+            yes(self.readers == BOTH, "leases are shared"),
             yes(self.waits, "claims try again by themselves"),
             yes(self.wakes, "and wait in queues"),
             yes(self.subscribed, "connections are subscribed"),

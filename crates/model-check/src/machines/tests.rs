@@ -8,7 +8,7 @@ use redquorum_protocol::{Holder, Position, Reply, Waiter, WaiterId, WakeUp};
 use redquorum_redis_model::Event::Message;
 use redquorum_redis_model::{Persistence, Server, ServerReply};
 
-use super::master::{Master, MasterReply, Request};
+use super::master::{Held, Master, MasterReply, Request, Shown};
 use super::rules::*;
 use super::*;
 
@@ -42,6 +42,8 @@ enum Observer {
     /// Checks only for overlaps. An overlap implies a hollow hold, which would otherwise be found
     /// first.
     OnlyOverlaps,
+    /// Counts the states in which both clients believe in a lease.
+    Both(usize),
 }
 
 impl Model for Observed<'_> {
@@ -70,6 +72,12 @@ impl Model for Observed<'_> {
     }
 
     fn check(&mut self, state: &State) -> Result<(), Broken> {
+        let believes = |client| self.machines.known(state, client).believed.is_some();
+        if let Observer::Both(count) = &mut self.eye
+            && (0..CLIENTS).all(believes)
+        {
+            *count += 1;
+        }
         match (self.machines.check(state), &self.eye) {
             (Err(broken), Observer::OnlyOverlaps) if broken.rule != MUTUAL_EXCLUSION => Ok(()),
             (checked, _) => checked,
@@ -101,6 +109,26 @@ fn an_overlap_of_believed_holds_is_seen() {
     assert!(contains("c1 holds the lease") && contains("c2 holds the lease"), "{found:#?}");
 }
 
+/// Readers hold together, and nobody holds beside a writer.
+#[test]
+fn leases_overlap_only_where_both_are_shared() {
+    for (readers, together) in [(0, false), (1, false), (2, false), (3, true)] {
+        let scope = Scope { masters: 2, readers, ..Scope::CALM };
+        let mut machines = Machines::new(scope, Mutant::None);
+        let mut observed = Observed { machines: &mut machines, eye: Observer::Both(0) };
+        let found = explore(&mut observed, MOST);
+        assert!(found.complete && found.broken.is_none(), "{found:?}");
+        let Observer::Both(count) = observed.eye else { unreachable!("it is the one above") };
+        assert_eq!(count > 0, together, "{readers}");
+    }
+    // A grant to a reader that does not look at the writer is seen.
+    let evicts = Scope { masters: 1, readers: 1, ..Scope::CALM };
+    let mut machines = Machines::new(evicts, Mutant::Evicts);
+    let eye = Observer::OnlyOverlaps;
+    let found = explore(&mut Observed { machines: &mut machines, eye }, MOST);
+    assert_eq!(found.broken.expect("it is seen").broken.rule, MUTUAL_EXCLUSION);
+}
+
 #[test]
 fn canonical_states_stand_for_the_same_states_in_each_order() {
     let whole = Scope { reduce: false, ..Scope::CALM };
@@ -109,6 +137,8 @@ fn canonical_states_stand_for_the_same_states_in_each_order() {
         Scope { clients: 1, clocks: true, ..whole },
         Scope { clients: 1, clocks: true, masters: 2, rounds: 1, ..whole },
         Scope { start: Start::Nothing, clocks: false, cuts: 1, reduce: false, ..Scope::WAITER },
+        Scope { masters: 2, clocks: true, readers: 3, ..whole },
+        Scope { masters: 2, clocks: true, readers: 1, ..whole },
     ];
     for scope in scopes {
         let canonical = holds(scope);
@@ -167,14 +197,15 @@ fn a_hash_has_as_many_vote_lists_as_its_claim() {
 /// Both models of a master, with two clients that are subscribed.
 #[derive(Clone)]
 struct BothMasters {
-    key: Option<Key>,
+    held: Held,
     queue: Queue,
+    readers: u8,
     server: Server,
     connections: [redquorum_redis_model::Connection; CLIENTS],
 }
 
 impl BothMasters {
-    fn new() -> Self {
+    fn new(readers: u8) -> Self {
         let mut server = Server::new(1, Persistence::None);
         let connections = [0, 1].map(|client: u64| {
             let connection = server.connect().expect("it is up");
@@ -184,26 +215,32 @@ impl BothMasters {
             server.serve(0, connection, &mut Vec::new());
             connection
         });
-        Self { key: None, queue: Queue::default(), server, connections }
+        Self { held: Held::No, queue: Queue::default(), readers, server, connections }
     }
 
-    /// The reply of this model, and the client that it wakes.
-    fn execute(&mut self, client: u8, request: Request) -> (MasterReply, Option<u8>) {
-        let (key, queue) = (&mut self.key, &mut self.queue);
-        Master { key, queue, waits: true, reaches: |_| true, passes: true }.execute(client, request)
+    /// The reply of this model, and the clients that it wakes.
+    fn execute(&mut self, client: u8, request: Request) -> (MasterReply, u8) {
+        let (held, queue, mutant) = (&mut self.held, &mut self.queue, Mutant::None);
+        let (readers, waits, keeps) = (self.readers, true, false);
+        let reaches = |_| true;
+        Master { held, queue, readers, waits, reaches, keeps, mutant }.execute(client, request)
     }
 
-    /// The reply of the model of Redis, and the client that it wakes.
-    fn redis(&mut self, client: u8, request: Request) -> (MasterReply, Option<u8>) {
+    /// The reply of the model of Redis, and the clients that it wakes.
+    fn redis(&mut self, client: u8, request: Request) -> (MasterReply, u8) {
         let key = redquorum_protocol::Key::from(&b"r"[..]);
-        let token = |number: u8| connection::token(number | client << 7);
+        let shared = self.readers >> client & 1 == 1;
+        let token = |number: u8| connection::token(number | client << 7, shared);
         let waiter = |inbox: bool| {
             let inbox = if inbox { u64::from(client) + 1 } else { 0 };
-            Waiter { inbox, waiter_id: WaiterId::new(client.into()) }
+            let waiter_id = WaiterId::new(client.into());
+            Waiter { inbox, waiter_id: if shared { waiter_id.shared() } else { waiter_id } }
         };
         let (ttl_ms, fence) = (60_000, None);
         let command = match request {
-            Request::Set(of) => Command::Set { key, token: token(of), ttl_ms, fair: false, fence },
+            Request::Set { token: of, behind } => {
+                Command::Set { key, token: token(of), ttl_ms, fair: behind, fence }
+            }
             Request::Keep { token: of, repair, .. } => {
                 Command::Keep { key, token: token(of), ttl_ms, repair, fence }
             }
@@ -223,10 +260,18 @@ impl BothMasters {
         self.server.deliver(connection, redquorum_redis_model::Request::Lock(command));
         self.server.serve(0, connection, &mut out);
         let Some(Message(_, ServerReply::Value(value))) = out.pop() else { panic!("{out:?}") };
-        let holder = |holder| match holder {
+        let before = self.held;
+        let holder = |holder: Holder| match holder {
             Holder::Lease { token, .. } => {
                 let number = connection::number(token);
-                (number >> 7 != client, number & 0x7f)
+                let (owner, token) = (number >> 7, number & 0x7f);
+                assert!(before.has(owner, token), "{before:?} has no {owner} {token}");
+                // It may name any one of those who share the resource.
+                let other = before.keys().find(|key| holder.is_shared() && key.client != client);
+                let of = other.map_or((owner, token), |key| (key.client, key.token));
+                let most = before.keys().filter(|key| key.client == of.0).map(|key| key.token);
+                let token = most.filter(|_| holder.is_shared()).max().unwrap_or(of.1);
+                Shown { foreign: of.0 != client, shared: holder.is_shared(), token }
             }
             other => panic!("{other:?}"),
         };
@@ -237,10 +282,7 @@ impl BothMasters {
             Reply::Taken(Holder::NotAsked) => MasterReply::Taken,
             // The reply to a `Keep` names a holder, which decides nothing.
             Reply::Taken(_) if matches!(request, Request::Keep { .. }) => MasterReply::Absent,
-            Reply::Taken(of) => {
-                let (foreign, token) = holder(of);
-                MasterReply::Held { foreign, token }
-            }
+            Reply::Taken(of) => MasterReply::Held(holder(of)),
             Reply::Place { ahead, holder: of, .. } => {
                 let ahead = u8::try_from(ahead).expect("there are few");
                 MasterReply::Place { ahead, held: of.map(holder) }
@@ -249,11 +291,11 @@ impl BothMasters {
             Reply::Alive => MasterReply::Alive,
             other => panic!("{other:?}"),
         };
-        let woken = out.iter().find_map(|event| match event {
-            Message(_, ServerReply::Woken(waiter)) => u8::try_from(waiter.inbox - 1).ok(),
+        let woken = out.iter().filter_map(|event| match event {
+            Message(_, ServerReply::Woken(waiter)) => Some(1 << (waiter.inbox - 1)),
             _ => None,
         });
-        (reply, woken)
+        (reply, woken.sum())
     }
 }
 
@@ -261,31 +303,41 @@ impl BothMasters {
 /// does, which the differential test compares with a server.
 #[test]
 fn masters_reply_as_the_model_of_redis_does() {
+    let set = |token, behind| Request::Set { token, behind };
     let requests = [
-        Request::Set(1),
-        Request::Set(2),
-        Request::Keep { token: 1, round: 1, repair: true },
-        Request::Keep { token: 2, round: 1, repair: false },
+        set(1, false),
+        set(2, false),
         Request::Delete(1, WakeUp::None, None),
         Request::Delete(1, WakeUp::First, Some(true)),
         Request::Enqueue { inbox: true, again: false },
         Request::Enqueue { inbox: false, again: false },
         Request::Dequeue { inbox: true, wake: true },
     ];
-    let mut states = vec![BothMasters::new()];
-    let mut at = 0;
-    while at < states.len() {
-        for (client, request) in [0, 1].iter().flat_map(|of| requests.map(|request| (*of, request)))
-        {
-            let mut next = states[at].clone();
-            let [ours, redis] = [next.execute(client, request), next.redis(client, request)];
-            let (key, queue) = (states[at].key, states[at].queue);
-            assert_eq!(ours, redis, "{client} {request:?}, {key:?} {queue:?}");
-            if states.iter().all(|state| (state.key, state.queue) != (next.key, next.queue)) {
-                states.push(next);
+    let alone = [
+        Request::Keep { token: 1, round: 1, repair: true },
+        Request::Keep { token: 2, round: 1, repair: false },
+    ];
+    let shared = [set(1, true), Request::Delete(2, WakeUp::First, None)];
+    for readers in 0..1 << CLIENTS {
+        let of = |client: u8| {
+            let own = if readers >> client & 1 == 1 { shared } else { alone };
+            requests.into_iter().chain(own).map(move |request| (client, request))
+        };
+        let mut states = vec![BothMasters::new(readers)];
+        let mut at = 0;
+        while at < states.len() {
+            for (client, request) in of(0).chain(of(1)) {
+                let (held, queue) = (states[at].held, states[at].queue);
+                let mut next = states[at].clone();
+                let redis = next.redis(client, request);
+                let ours = next.execute(client, request);
+                assert_eq!(ours, redis, "{readers} {client} {request:?}, {held:?} {queue:?}");
+                if states.iter().all(|it| (it.held, it.queue) != (next.held, next.queue)) {
+                    states.push(next);
+                }
             }
+            at += 1;
         }
-        at += 1;
+        assert!(states.len() > 100, "{}", states.len());
     }
-    assert!(states.len() > 100, "{}", states.len());
 }

@@ -6,15 +6,15 @@
 //! last.
 
 use redquorum_protocol::{
-    Claim, Effect, Input, LinkInput, NodeId, QueueEvent, Reply, RoundId, Time, WaiterId, WakeUp,
-    quorum,
+    Claim, Effect, Input, LinkInput, LockConfig, NodeId, QueueEvent, Reply, RoundId, Time,
+    WaiterId, WakeUp, quorum,
 };
 
 use super::super::Broken;
 use super::caller::{Caller, Local, Move, MoveResult, Numbered, TICK, config, round_of};
 use super::connection::{Connection, Notification, Notifications, key};
 use super::event::{Act, ClientEvent, Event, LinkEvent};
-use super::master::{Key, Master, MasterReply, Request, left};
+use super::master::{Held, Master, MasterReply, Request, left};
 use super::scope::Fault;
 use super::{CLIENTS, MASTERS, Machines, Mutant, Scope, State, rules};
 
@@ -38,13 +38,13 @@ impl Machines {
     pub(super) fn happen(&mut self, from: &State, event: Event) -> Result<State, Broken> {
         let mut state = *from;
         let (client, index) = match event {
-            Event::Expire(master) => {
-                state.keys[usize::from(master)] = None;
+            Event::Expire(master, of) => {
+                state.held[usize::from(master)].remove(of & 1, of >> 1);
                 return Ok(state);
             }
             Event::GiveBack(master) => {
                 let at = usize::from(master);
-                state.keys[at] = None;
+                state.held[at] = Held::No;
                 state.given_back |= 1 << master;
                 let woken = self.master(&mut state, at).wake();
                 self.wake(&mut state, at, woken);
@@ -102,35 +102,38 @@ impl Machines {
     fn master<'s>(&self, state: &'s mut State, at: usize) -> Master<'s, impl Fn(u8) -> bool> {
         let sides = state.locals.map(|local| self.locals.get(local).sides[at]);
         let subscribed = sides.map(|side| self.sides.get(side).0.is_called());
+        let mutant = self.mutant;
         Master {
-            key: &mut state.keys[at],
+            held: &mut state.held[at],
             queue: &mut state.queues[at],
+            readers: self.scope.readers,
             waits: self.scope.wakes,
-            reaches: move |client: u8| subscribed[usize::from(client)],
-            passes: !self.scope.fresh && self.mutant != Mutant::WakesGone,
+            // The mutant wakes a client that is gone.
+            reaches: move |client: u8| {
+                subscribed[usize::from(client)] || mutant == Mutant::WakesGone
+            },
+            keeps: self.scope.fresh,
+            mutant,
         }
     }
 
-    /// A master wakes the waiter of this client, if there is one.
-    fn wake(&mut self, state: &mut State, master: usize, woken: Option<u8>) {
-        let Some(client) = woken.map(usize::from) else { return };
-        if !self.side(state, client, master).0.is_called() {
-            // The master has kept it all the same.
-            if self.scope.fresh {
-                state.lossy |= ALL ^ 1 << client;
+    /// A master wakes the waiters of these clients.
+    fn wake(&mut self, state: &mut State, master: usize, woken: u8) {
+        for client in (0..CLIENTS).filter(|client| woken >> client & 1 == 1) {
+            if !self.side(state, client, master).0.is_called() {
+                continue;
             }
-            return;
+            let number = state.locals[client];
+            let woken_local = &self.known[number as usize].woken;
+            state.locals[client] = match woken_local[master] {
+                u32::MAX => {
+                    let after = self.woken(number, master);
+                    self.known[number as usize].woken[master] = after;
+                    after
+                }
+                after => after,
+            };
         }
-        let number = state.locals[client];
-        let woken_local = &self.known[number as usize].woken;
-        state.locals[client] = match woken_local[master] {
-            u32::MAX => {
-                let after = self.woken(number, master);
-                self.known[number as usize].woken[master] = after;
-                after
-            }
-            after => after,
-        };
     }
 
     /// A command that an old connection has left may remove a waiter from a queue that it has
@@ -180,15 +183,14 @@ impl Machines {
                 state.given_back &= !bit;
                 state.looked.iter_mut().for_each(|looked| *looked &= !bit);
                 let token = request.creates().expect("it has made a key");
-                let same = |key: &&Key| key.client == client && key.token == token;
-                let held = state.keys.iter().flatten().filter(same).count();
+                let held = state.held.iter().filter(|held| held.has(client, token)).count();
                 if held >= quorum(self.scope.masters) {
-                    state.held[owner] |= 1 << token;
+                    state.quorate[owner] |= 1 << token;
                 }
             }
             (Request::Delete(token, ..), MasterReply::Deleted) => {
-                let leases = state.held[owner] & !self.known(state, owner).refused;
-                if leases & 1 << token != 0 {
+                let leases = state.quorate[owner] & !self.known(state, owner).refused;
+                if leases & 1 << token != 0 && state.held[master] == Held::No {
                     state.given_back |= bit;
                 }
             }
@@ -242,6 +244,10 @@ impl Machines {
 }
 
 impl Turn<'_> {
+    fn config(&self) -> LockConfig {
+        config(self.scope.masters, self.caller.shared)
+    }
+
     fn side(&mut self, master: usize) -> &mut Connection {
         self.sides[master].get_or_insert_with(|| self.known[master].clone())
     }
@@ -251,7 +257,7 @@ impl Turn<'_> {
             Act::Acquire => self.acquire(),
             Act::Collect => self.collect(),
             Act::Extend => {
-                let config = config(self.scope.masters);
+                let config = self.config();
                 let less = config.with_ttl(config.ttl() - TICK).expect("they fit each other");
                 let by_less = self.mutant == Mutant::ExtendsByLess;
                 self.claim(Input::extend(if by_less { less } else { config }));
@@ -289,7 +295,7 @@ impl Turn<'_> {
         let mut effects = Vec::new();
         self.caller.claim = Claim::acquire(
             self.caller.clock,
-            config(self.scope.masters),
+            self.config(),
             Caller::policy(self.scope),
             &mut rng,
             &mut effects,
@@ -433,7 +439,7 @@ impl Turn<'_> {
         let until = match &self.caller.claim {
             // Also for the masters that are asked after the first.
             Claim::Acquiring(acquire) => acquire.deadline(),
-            _ => self.caller.clock.plus(config(self.scope.masters).validity()),
+            _ => self.caller.clock.plus(self.config().validity()),
         };
         self.caller.kept.truncate(round.into());
         self.caller.kept.resize(usize::from(round) + 1, until);
