@@ -501,7 +501,8 @@ impl Acquire {
     }
 
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
-        let open = self.votes.which(|reply| *reply == Reply::Taken(Holder::NotAsked));
+        let asks = |reply: &Reply| matches!(reply, Reply::Taken(Holder::NotAsked | Holder::Waiter));
+        let open = self.votes.which(asks);
         // A clean-up that finds no holder is a reply, too: the other holder has let go meanwhile.
         if open.and(self.cleaned) == open && matches!(self.state, State::Explaining(_)) {
             self.state = State::Failed(Failure::Taken);

@@ -69,6 +69,8 @@ pub enum Reply {
 pub enum Holder {
     /// A bare `SET NX` was refused; the clean-up reports the holder.
     NotAsked,
+    /// A waiter in the master's queue, which comes first. The resource may be held as well.
+    Waiter,
     /// Another lease, whose key expires on this master after `left_ms`.
     Lease { token: Token, left_ms: u64 },
     /// A value that is no token of ours: another library or program uses this key.
@@ -90,6 +92,7 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAsked => f.write_str("held by another"),
+            Self::Waiter => f.write_str("refused, since a waiter comes first"),
             Self::Lease { left_ms, token } if token.is_shared() => {
                 write!(
                     f,
@@ -286,9 +289,12 @@ impl Votes {
         self.votes[node.index()].reply = Some(Reply::Unknown(cause));
     }
 
-    /// Adds the holder that the clean-up of a refused attempt reported.
+    /// Adds the holder that the clean-up of a refused attempt reported. Beside those who share the
+    /// resource, the waiter that comes first explains more.
     pub fn explain(&mut self, node: NodeId, holder: Holder) {
-        if let Some(Reply::Taken(known)) = &mut self.votes[node.index()].reply {
+        if let Some(Reply::Taken(known)) = &mut self.votes[node.index()].reply
+            && !(*known == Holder::Waiter && holder.is_shared())
+        {
             *known = holder;
         }
     }

@@ -68,12 +68,13 @@ impl Execution<'_> {
                 self.set(key, token.as_bytes(), Some(*ttl_ms), true).map(created)
             }
             Command::Set { key, token, ttl_ms, fair, fence } => {
-                self.grant(key, *token, *ttl_ms, (*fair, *fence), mutant).map(integer)
+                self.grant(key, *token, *ttl_ms, (*fair, *fence), mutant).map(Value::Integer)
             }
             Command::Guarded { key, token, ttl_ms, fair, fence, marker } => {
                 let shown = self.text(BOOT)?;
                 let reply = if *shown == *marker.as_bytes() {
-                    integer(self.grant(key, *token, *ttl_ms, (*fair, *fence), mutant)?)
+                    let grant = (*fair, *fence);
+                    Value::Integer(self.grant(key, *token, *ttl_ms, grant, mutant)?)
                 } else {
                     start(&shown, 257)
                 };
@@ -174,8 +175,8 @@ impl Execution<'_> {
     }
 
     /// [`GRANT`](redquorum_protocol::wire::GRANT), without its guard. Returns 0 if there is a key,
-    /// or if the grant is fair and a waiter is in the queue. A shared token is granted beside other
-    /// shared ones.
+    /// and −1 if the grant is fair and a waiter is in the queue. A shared token is granted beside
+    /// other shared ones.
     fn grant(
         &mut self,
         key: &[u8],
@@ -183,7 +184,7 @@ impl Execution<'_> {
         ttl_ms: u64,
         (fair, fence): (bool, Option<Fence>),
         mutant: Option<ScriptMutant>,
-    ) -> Result<u64, Error> {
+    ) -> Result<i64, Error> {
         let [exclusive, shared, _] = queue_of(key);
         if token.is_shared() {
             if matches!(self.holder(key), Err(_) | Ok(Held::By(_))) {
@@ -194,7 +195,7 @@ impl Execution<'_> {
             }
             let passes = !fair || mutant == Some(ScriptMutant::PassesWaiters);
             if !passes && self.exists(&exclusive) {
-                return Ok(0);
+                return Ok(-1);
             }
             self.share(key, token, ttl_ms, false)?;
             if mutant == Some(ScriptMutant::NewestEnd) {
@@ -203,8 +204,10 @@ impl Execution<'_> {
             return Ok(1);
         }
         // One `EXISTS` looks at both.
-        let queued = fair && self.exists(&exclusive) | self.exists(&shared);
-        if queued || !self.set(key, token.as_bytes(), Some(ttl_ms), true)? {
+        if fair && self.exists(&exclusive) | self.exists(&shared) {
+            return Ok(-1);
+        }
+        if !self.set(key, token.as_bytes(), Some(ttl_ms), true)? {
             return Ok(0);
         }
         let Some(fence) = fence else { return Ok(1) };
@@ -213,7 +216,7 @@ impl Execution<'_> {
             _ => self.clamp(fence.number),
         };
         if let Some(number) = self.raise(key, 1, hint, fence, mutant)? {
-            return Ok(number);
+            return Ok(number.cast_signed());
         }
         self.del(key)?;
         Err(SPENT)

@@ -99,7 +99,7 @@ impl Report {
         self.masters.iter().find_map(|master| match master.outcome {
             Some(
                 MasterOutcome::Taken(holder) | MasterOutcome::Queued { holder: Some(holder), .. },
-            ) if holder != Holder::NotAsked => Some(holder),
+            ) if !matches!(holder, Holder::NotAsked | Holder::Waiter) => Some(holder),
             _ => None,
         })
     }

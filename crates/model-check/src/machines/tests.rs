@@ -279,7 +279,7 @@ impl BothMasters {
             Reply::Created => MasterReply::Created,
             Reply::Kept => MasterReply::Kept,
             Reply::Deleted | Reply::Freed { .. } => MasterReply::Deleted,
-            Reply::Taken(Holder::NotAsked) => MasterReply::Taken,
+            Reply::Taken(Holder::NotAsked | Holder::Waiter) => MasterReply::Taken,
             // The reply to a `Keep` names a holder, which decides nothing.
             Reply::Taken(_) if matches!(request, Request::Keep { .. }) => MasterReply::Absent,
             Reply::Taken(of) => MasterReply::Held(holder(of)),

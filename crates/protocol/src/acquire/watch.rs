@@ -42,7 +42,7 @@ impl Watch {
                 Holder::Lease { token, left_ms } => Known::Held(until(left_ms), Some(token)),
                 Holder::Foreign { left_ms } => Known::Held(until(left_ms), None),
                 Holder::NoExpiry | Holder::WrongType => Known::Held(Time::NEVER, None),
-                Holder::NotAsked => Known::Nothing,
+                Holder::NotAsked | Holder::Waiter => Known::Nothing,
             },
             Reply::Place { holder: None, .. } => Known::Free,
             Reply::Place { holder: Some(holder), .. } => {

@@ -9,10 +9,11 @@ use crate::guard::MAX_MARKER;
 use crate::token::Token;
 use crate::vote::{Holder, Reply};
 
-/// Reads the number of a grant; 0 is a refusal. Without a fence the number of a grant is 1.
+/// Reads the number of a grant; 0 and −1 are refusals. Without a fence the number of a grant is 1.
 pub(super) fn granted(number: i64, fenced: bool) -> Option<Reply> {
     match number {
         0 => Some(Reply::Taken(Holder::NotAsked)),
+        -1 => Some(Reply::Taken(Holder::Waiter)),
         _ if fenced => counted(number).map(|number| Reply::Granted { number }),
         1 => Some(Reply::Created),
         _ => None,

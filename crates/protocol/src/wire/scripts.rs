@@ -379,8 +379,8 @@ return 2
 };
 
 /// `SET NX PX`, and raises the counter if there is one. Returns the number of the grant, or 1
-/// without a counter; 0 if there is a key, or if `ARGV[3]` is 1 and a waiter is in the queue. Where
-/// permissions forbid queues there is no order.
+/// without a counter; 0 if there is a key; and −1 if `ARGV[3]` is 1 and a waiter is in the queue.
+/// Where permissions forbid queues there is no order.
 ///
 /// A shared token is granted beside other shared ones, and gets no number. With 1 for `ARGV[3]`, it
 /// is not granted while a waiter for an exclusive lease is in the queue.
@@ -406,7 +406,7 @@ if #ARGV[1] == 21 then
         holder!(),
         "\
   if value and not shared then return reply(0) end
-  if ARGV[3] == '1' and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) == 1 then return reply(0) end
+  if ARGV[3] == '1' and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) == 1 then return reply(-1) end
 ",
         share!(),
         "\
@@ -416,7 +416,7 @@ end
 local in_line = ARGV[3] == '1' and ",
         in_line!(),
         "
-if tonumber(in_line) and in_line > 0 then return reply(0) end
+if tonumber(in_line) and in_line > 0 then return reply(-1) end
 local hint = #ARGV > 4 and clamp(ARGV[#ARGV - 1], now)
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return reply(0) end
 if not hint then return reply(1) end
@@ -426,7 +426,7 @@ redis.call('DEL', KEYS[1])
 return redis.error_reply(spent)
 "
     ),
-    sha1: "f69e199326b61f48caabcfaf255bc1b2b5d772b4",
+    sha1: "7851f61670074e84fab4da38c7016872024385df",
 };
 
 /// Raises the counter to at least a number, if the key is still ours, and returns the number at

@@ -224,6 +224,9 @@ async fn try_acquire_does_not_pass_a_waiting_writer() {
     let writer = tokio::spawn(async move { writer.acquire("r").wait(60 * S).await });
     sleep(500 * MS).await;
     assert!(refuses_readers(&locks[2]).await);
+    // Beside readers, it is the waiter that explains the refusal.
+    let error = locks[2].acquire("r").shared().wait(Duration::ZERO).await.unwrap_err();
+    assert!(error.to_string().contains("a waiter comes first"), "{error}");
     writer.abort();
     settle().await;
     sleep(S).await;

@@ -264,6 +264,8 @@ fn each_reply_is_read_by_the_command_that_it_answers() {
         (Expect::Set, Null, taken.clone()),
         (grant, Integer(0), taken.clone()),
         (grant, Integer(1), Reply::Created),
+        (grant, Integer(-1), Reply::Taken(Holder::Waiter)),
+        (grant, Integer(-2), Reply::Unknown(Cause::Garbage)),
         (fenced, Integer(0), taken),
         (fenced, Integer(1), Reply::Granted { number: 1 }),
         (guarded, Array(vec![Integer(1), Integer(5)]), Reply::Created.stamped(5)),

@@ -153,6 +153,21 @@ fn an_early_wake_does_nothing() {
 }
 
 #[test]
+fn beside_readers_a_refusal_is_explained_by_the_waiter_that_comes_first() {
+    let holder = |token| Holder::Lease { token, left_ms: 9 };
+    let (alone, shared) = (holder(token(9)), holder(token(9).shared()));
+    for (found, explained) in [(alone, alone), (shared, Holder::Waiter)] {
+        let mut play = Play::acquire(5, waiting(0, true));
+        play.reply_all(Attempt(1), 0..3, Taken(Holder::Waiter));
+        assert_eq!(play.verdict(), None, "it may be held as well");
+        play.reply_all(Cleanup(1), 0..3, Taken(found));
+        assert_eq!(play.verdict(), Some(false));
+        let Claim::Acquiring(acquire) = &play.claim else { panic!("{:?}", play.claim) };
+        assert_eq!(acquire.votes().votes()[2].reply, Some(Taken(explained)));
+    }
+}
+
+#[test]
 fn the_holder_is_waited_for_no_longer_than_for_the_last_clean_up() {
     let refused = || {
         let mut play = Play::acquire(5, waiting(0, true));
