@@ -83,12 +83,8 @@ fn left(case: &Case<'_>) -> Vec<Violation> {
 
 /// Whether a client counts on a key, or may be about to. A client that was stopped during the run
 /// may get its grant long after it resumed.
-fn is_wanted(case: &Case<'_>, LeftKey { key, value, .. }: &LeftKey, at: Ns) -> bool {
-    // In virtual time, the tokens that share a key are not named.
-    let shares = |lease: &Lease<'_>| {
-        value.is_empty() && lease.shared && case.world.resource(key) == Some(lease.resource)
-    };
-    let is_its = |lease: &&Lease<'_>| lease.token == Some(value) || shares(lease);
+fn is_wanted(case: &Case<'_>, LeftKey { value, .. }: &LeftKey, at: Ns) -> bool {
+    let is_its = |lease: &&Lease<'_>| lease.token == Some(value);
     let mut holds = case.leases.iter().filter(is_its).flat_map(|lease| &lease.holds);
     let asks = case.requests.iter().filter(|request| request.is_acquire());
     let mut asks = asks.filter(|request| request.span().contains(at));

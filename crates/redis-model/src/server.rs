@@ -418,6 +418,15 @@ impl Server {
         entry.data.text()
     }
 
+    /// The members of a key with their scores, if it is a sorted set in memory.
+    pub fn members(&self, key: &[u8]) -> impl Iterator<Item = (&Key, u64)> {
+        let scores = self.keys.stored.get(key).and_then(|entry| match &entry.data {
+            Data::Scores(scores) => Some(scores),
+            Data::Text(_) => None,
+        });
+        scores.into_iter().flatten().map(|(member, score)| (member, *score))
+    }
+
     /// While memory is full and no key may be evicted, the server refuses to create keys.
     pub fn set_out_of_memory(&mut self, is: bool) {
         self.keys.out_of_memory = is;

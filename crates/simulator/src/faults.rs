@@ -322,21 +322,7 @@ impl<P: SimulatedProcess> World<P> {
         if !server.is_up() || server.is_paused() {
             return None;
         }
-        let wall = self.wall(node);
-        let there = || server.keys().filter(|(_, _, expires)| *expires >= wall);
-        let locks = there().filter(|(key, ..)| !key.starts_with(RESERVED));
-        let locks = locks.map(|(key, value, expires)| LeftKey {
-            key: text_of(key),
-            value: text_of(value.map_or(b"", |value| value)),
-            ttl_ms: Some((expires - wall) / 1_000_000),
-        });
-        let queues = there().filter(|(key, ..)| is_queue(key)).map(|(key, ..)| LeftKey {
-            key: text_of(key),
-            value: text_of(b""),
-            // The TTL is at most this, counted from the last look of a waiter.
-            ttl_ms: Some(LAPSE_MS),
-        });
-        Some(locks.chain(queues).collect())
+        Some(keys_of(server, self.wall(node)))
     }
 
     /// Runs the active expiry cycle of all masters.
@@ -354,6 +340,33 @@ impl<P: SimulatedProcess> World<P> {
             self.masters[node].synced = self.now;
         }
     }
+}
+
+/// The keys of a master, but for those of the lock's own that stay by design.
+fn keys_of(server: &Server, wall: Wall) -> Vec<LeftKey> {
+    let there = || server.keys().filter(|(_, _, expires)| *expires >= wall);
+    let locks = there().filter(|(key, ..)| !key.starts_with(RESERVED));
+    let locks = locks.flat_map(|(key, value, expires)| {
+        let left = move |(value, expires): (&Arc<[u8]>, Wall)| LeftKey {
+            key: text_of(key),
+            value: text_of(value),
+            ttl_ms: Some((expires - wall) / 1_000_000),
+        };
+        // Those who share a key have ends of their own, and the key that of the last one.
+        let last = server.members(key).map(|(_, end)| end).max();
+        let shared = server.members(key).filter_map(move |(token, end)| {
+            let expires = expires.checked_sub((last? - end) * 1_000_000);
+            Some((token, expires.filter(|expires| *expires >= wall)?))
+        });
+        value.map(|value| (value, expires)).into_iter().chain(shared).map(left)
+    });
+    let queues = there().filter(|(key, ..)| is_queue(key)).map(|(key, ..)| LeftKey {
+        key: text_of(key),
+        value: text_of(b""),
+        // The TTL is at most this, counted from the last look of a waiter.
+        ttl_ms: Some(LAPSE_MS),
+    });
+    locks.chain(queues).collect()
 }
 
 /// Sets the fencing counter of a resource ahead. A counter that is further ahead stays there.
@@ -374,7 +387,34 @@ fn set_counter(server: &mut Server, wall: Wall, resource: &[u8], ahead: Ahead) {
 
 #[cfg(test)]
 mod tests {
+    use redquorum_protocol::wire::{Command, GRANT};
+    use redquorum_protocol::{TOKEN_LEN, Token};
+    use redquorum_redis_model::Request;
+
     use super::*;
+
+    #[test]
+    fn the_tokens_that_share_a_key_are_left_each_for_its_own_time() {
+        const MS: Wall = 1_000_000;
+        let mut server = Server::new(1, Persistence::None);
+        let connection = server.connect().expect("it is up");
+        server.deliver(connection, Request::Lock(Command::Load(GRANT)));
+        server.serve(0, connection, &mut Vec::new());
+        for (number, ttl_ms) in [(1, 500), (2, 100), (3, 200)] {
+            let token = Token::new([b'0' + number; TOKEN_LEN]).shared();
+            let key = Arc::from(&b"r"[..]);
+            let command = Command::Set { key, token, ttl_ms, fair: false, fence: None };
+            server.deliver(connection, Request::Lock(command));
+            server.serve(0, connection, &mut Vec::new());
+        }
+        let left = |wall| {
+            let left = keys_of(&server, wall).into_iter();
+            left.map(|left| (left.value.as_bytes()[0] - b'0', left.ttl_ms)).collect::<Vec<_>>()
+        };
+        assert_eq!(left(0), [(1, Some(500)), (2, Some(100)), (3, Some(200))]);
+        assert_eq!(left(150 * MS), [(1, Some(350)), (3, Some(50))]);
+        assert_eq!(left(501 * MS), []);
+    }
 
     #[test]
     fn a_counter_is_set_ahead_and_never_back() {
