@@ -55,6 +55,9 @@ pub enum Input {
     /// The holder wants the lease to live at least as long as this config grants from now. A lease
     /// that lives longer does not change.
     Prolong(Box<LockConfig>),
+    /// Others are to be kept out until then, also if the lease is given back before. The keys of a
+    /// lease that lives shorter expire sooner.
+    KeepUntil(Time),
     /// The client's clock was seen to run backwards. Deadlines that it measured are too late by an
     /// unknown time, so the attempt fails, or the lease is lost.
     ClockRanBack,
@@ -151,6 +154,7 @@ impl Claim {
                 Input::Reenter => hold.reenter(now, out),
                 Input::ClockRanBack => hold.clock_ran_back(now, out),
                 Input::Prolong(config) => hold.prolong(now, *config, out),
+                Input::KeepUntil(until) => hold.keep_until(until),
                 Input::Release if hold.has_others() => hold.return_handle(now, out),
                 Input::Abandon if hold.has_others() => hold.drop_handle(now, out),
                 Input::Release => *self = Self::Releasing(Release::start(now, hold, out)),

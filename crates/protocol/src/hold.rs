@@ -98,7 +98,8 @@ pub struct Hold {
     watchdog: Option<Watchdog>,
     /// How many handles are out. Never 0: the hold ends with the last one.
     handles: u32,
-    /// Until when the lock delay of a dropped handle lasts.
+    /// Until when the keys stay after the lease is given back: the lock delay of a dropped handle,
+    /// or the time that the holder asked for.
     left: Option<Time>,
     /// The rounds have shown a gap: a later repair must not hide it.
     gone: bool,
@@ -313,7 +314,7 @@ impl Hold {
 
     /// The lease ends without a release: what the holder has under way gets the lock delay.
     pub(crate) fn leave(&self, now: Time, out: &mut Vec<Effect>) {
-        match self.config.left_until(now) {
+        match self.config.left_until(now).max(self.left_until(now)) {
             Some(until) => self.leave_until(until, out),
             None => self.clean_up(out),
         }

@@ -118,6 +118,21 @@ impl LockConfig {
         Ok(config.with_clock_bound(self.clock_bound)?.of_the_kind_of(self))
     }
 
+    /// This config, or one with a TTL that is long enough for a lease to live at least this long.
+    ///
+    /// # Errors
+    /// The errors of [`with_ttl`](Self::with_ttl): such a TTL is out of its range.
+    pub fn lasting(self, least: Duration) -> Result<Self, BadOption> {
+        let mut config = self;
+        while config.validity() < least {
+            // A longer TTL also has more drift, so one step may not be enough.
+            let missing = least - config.validity();
+            config = config
+                .with_ttl(config.ttl.saturating_add(missing.max(Duration::from_millis(1))))?;
+        }
+        Ok(config)
+    }
+
     /// This config, with masters that keep the key for `lock_delay` longer. Writes that are under
     /// way when the lease ends have that long to arrive before any other client can hold the
     /// resource.

@@ -25,8 +25,8 @@ pub enum Outcome {
     Unknown,
     /// The lease was ours until now, and other handles still hold it. No master was asked.
     StillHeld,
-    /// The lease was ours to the end, but an earlier handle of it was dropped, not released. The
-    /// keys stay until the lock delay of that handle is over. No master was asked.
+    /// The lease was ours to the end, and its keys stay for a time: its holder asked for that, or an
+    /// earlier handle was dropped, not released, and has a lock delay. No master was asked.
     Left,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Outcome {
             Self::AlreadyGone => "already gone: the lease had ended before",
             Self::Unknown => "unknown: too few masters answered",
             Self::StillHeld => "still held by another handle",
-            Self::Left => "released, and left until the lock delay of a dropped handle is over",
+            Self::Left => "released, and the keys stay for as long as was asked for",
         })
     }
 }
@@ -54,20 +54,21 @@ pub struct Release {
 }
 
 impl Release {
-    /// Asks all masters, unless a lock delay keeps the keys: of a lost lease, or of a dropped
-    /// handle.
+    /// Asks all masters, unless the keys stay: for the lock delay of a lost lease or of a dropped
+    /// handle, or because the holder asked for it.
     pub(crate) fn start(now: Time, hold: &Hold, out: &mut Vec<Effect>) -> Self {
         let config = hold.config();
         let ended = hold.lost().is_some() || now >= hold.deadline();
         let lost = ended || hold.had_gap();
-        let outcome = if ended && !config.lock_delay().is_zero() {
+        let left = hold.left_until(now);
+        let outcome = if ended && (left.is_some() || !config.lock_delay().is_zero()) {
             // What was under way at the loss has the lock delay that began then, so no master is
             // asked.
             if hold.lost().is_none() {
                 hold.leave(now, out);
             }
             Some(Outcome::AlreadyGone)
-        } else if let (false, Some(until)) = (ended, hold.left_until(now)) {
+        } else if let Some(until) = left {
             hold.leave_until(until, out);
             Some(if lost { Outcome::AlreadyGone } else { Outcome::Left })
         } else {

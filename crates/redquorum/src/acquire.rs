@@ -38,6 +38,7 @@ struct Request {
     key: Result<Key, AcquireError>,
     ttl: Option<Duration>,
     wait: Option<Duration>,
+    at_least: Duration,
     kind: Kind,
     explain: bool,
     owner: Option<Owner>,
@@ -98,6 +99,32 @@ impl Acquire {
     /// apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.0.ttl = Some(ttl);
+        self
+    }
+
+    /// Keeps others out for at least this long, counted from the grant: also if the lease is
+    /// released or dropped sooner, or this process ends. The TTL is raised to what that takes.
+    ///
+    /// Use it for a job that one of many hosts runs at each tick: the hosts do not tick at the same
+    /// instant, and a short job would be over before the last of them asks. Nothing has to sleep
+    /// while it holds the lease. The release then returns at once, with [`Outcome::Left`](crate::report::Outcome::Left), and the
+    /// keys are deleted, or expire, when the time is over.
+    ///
+    /// ```no_run
+    /// # async fn f(lock: redquorum::Redlock) -> Result<(), redquorum::RunError> {
+    /// # use std::time::Duration;
+    /// # async fn report() {}
+    /// let minute = Duration::from_secs(60);
+    /// lock.acquire("cron:report").at_least(minute).run(5 * minute, async |_| report().await).await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Besides the errors of [`Redlock::acquire`](crate::Redlock::acquire):
+    /// * [`Options`](AcquireError::Options): such a TTL is out of its
+    ///   [bounds](crate::Builder::ttl).
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.0.at_least = at_least;
         self
     }
 
@@ -201,6 +228,12 @@ impl TryAcquire {
         self
     }
 
+    /// Keeps others out for at least this long, counted from the grant: see [`Acquire::at_least`].
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.0.at_least = at_least;
+        self
+    }
+
     /// The owner of this request: see [`Acquire::owner`]. If another request of this owner is in
     /// progress, this request waits for its result for at most one node timeout, and then returns
     /// `None`.
@@ -220,8 +253,16 @@ impl TryAcquire {
 impl Request {
     fn new(lock_state: &Arc<LockState>, resource: &[u8]) -> Self {
         let (lock_state, key) = (lock_state.clone(), lock_state.key(resource));
-        let kind = Kind::default();
-        Self { lock_state, key, ttl: None, wait: None, kind, explain: true, owner: None }
+        Self {
+            lock_state,
+            key,
+            ttl: None,
+            wait: None,
+            at_least: Duration::ZERO,
+            kind: Kind::default(),
+            explain: true,
+            owner: None,
+        }
     }
 
     fn check(&self) -> Result<(Key, AcquireRequest), AcquireError> {
@@ -230,15 +271,20 @@ impl Request {
         }
         let key = self.key.clone()?;
         let config = self.lock_state.config(&key, self.ttl, self.kind)?;
+        let config = config.lasting(self.at_least).map_err(|error| {
+            let resource = self.lock_state.resource(&key).to_vec();
+            AcquireError::Options { resource, error }
+        })?;
         let wait = self.wait.unwrap_or(self.lock_state.wait);
-        let reentry =
-            self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend: self.ttl.is_some() });
+        let extend = self.ttl.is_some() || !self.at_least.is_zero();
+        let reentry = self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend });
         let explain = self.explain;
         Ok((key, AcquireRequest { config, wait, explain, fair: true, reentry, seed: () }))
     }
 
     fn into_future(self) -> Acquiring {
         Acquiring {
+            at_least: self.at_least,
             stage: Stage::Ready(self),
             extends: None,
             naps: Naps::default(),
@@ -277,6 +323,7 @@ impl IntoFuture for TryAcquire {
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring {
     stage: Stage,
+    at_least: Duration,
     /// The claim of the lease that is extended before its owner gets another handle.
     extends: Option<Arc<ClaimCell>>,
     naps: Naps,
@@ -389,6 +436,9 @@ impl Acquiring {
                     continue;
                 }
             };
+            if let Ok(lease) = &result {
+                lease.keep_others_out(self.at_least);
+            }
             // Dropping the claim undoes the rest of an attempt.
             self.stage = Stage::Done;
             return Poll::Ready(result);

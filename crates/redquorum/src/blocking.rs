@@ -217,13 +217,15 @@ macro_rules! request {
 request! {
     /// A request for a lease that waits while the resource is taken: see
     /// [`redquorum::Acquire`](crate::Acquire).
-    Acquire: ttl(ttl: Duration) wait(wait: Duration) owner(owner: &Owner) fenced() shared()
+    Acquire: ttl(ttl: Duration) wait(wait: Duration) at_least(at_least: Duration)
+        owner(owner: &Owner) fenced() shared()
 }
 
 request! {
     /// A request for a lease that makes one attempt: see
     /// [`redquorum::TryAcquire`](crate::TryAcquire).
-    TryAcquire: ttl(ttl: Duration) owner(owner: &Owner) fenced() shared()
+    TryAcquire: ttl(ttl: Duration) at_least(at_least: Duration) owner(owner: &Owner) fenced()
+        shared()
 }
 
 request! {
@@ -362,6 +364,14 @@ impl Lease {
         report -> &Report
         latest_report -> Report
         loss_signal -> LossSignal
+    }
+
+    /// Keeps others out for at least this long from now, and blocks if that takes an extension.
+    ///
+    /// # Errors
+    /// Those of [`at_least`](crate::Lease::at_least).
+    pub fn at_least(&self, at_least: Duration) -> Result<Deadline, ExtendError> {
+        self.driver.wait(self.lease.at_least(at_least))
     }
 
     /// Gives the resource back, and blocks for at most one node timeout: see

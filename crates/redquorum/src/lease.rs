@@ -14,7 +14,7 @@ use redquorum_protocol::{
 use crate::clock::Deadline;
 use crate::error::{About, ExtendError, Lost};
 use crate::report::Report;
-use crate::shared::{ClaimCell, EndedRound, Granted};
+use crate::shared::{ClaimCell, EndedRound, Granted, LockState};
 use crate::signal::LossSignal;
 use crate::trace::Span;
 
@@ -272,6 +272,40 @@ impl Lease {
             .with_ttl(ttl)
             .map_err(|error| ExtendError::Options { resource: self.claim.resource(), error })?;
         self.extend_on(Some(config)).await
+    }
+
+    /// Keeps others out for at least this long from now: also if the lease is released or dropped
+    /// sooner, or this process ends. It extends the lease if that is over sooner, by a TTL that
+    /// further extensions use too. [`release`](Lease::release) then returns at once, with
+    /// [`Outcome::Left`]. [`Acquire::at_least`](crate::Acquire::at_least) asks for it with the
+    /// lease, without another round trip.
+    ///
+    /// # Errors
+    /// The errors of [`extend_to`](Lease::extend_to). Nothing has changed then.
+    ///
+    /// # Cancel safety
+    /// See [`extend`](Lease::extend). Others are not kept out by a future that was dropped.
+    pub async fn at_least(&self, at_least: Duration) -> Result<Deadline, ExtendError> {
+        self.refuse_forked()?;
+        let LockState { clock, config, .. } = *self.claim.lock_state;
+        let until = clock.now().plus(at_least);
+        let mut deadline = self.deadline();
+        if self.is_lost() || self.claim.hold(Hold::deadline) < until {
+            let config = config
+                .lasting(at_least)
+                .map_err(|error| ExtendError::Options { resource: self.claim.resource(), error })?;
+            deadline = self.extend_on(Some(config)).await?;
+        }
+        self.claim.apply(Input::KeepUntil(until), |_| ());
+        Ok(deadline)
+    }
+
+    /// Others are kept out for this long, whatever becomes of the lease. It lives that long.
+    pub(crate) fn keep_others_out(&self, at_least: Duration) {
+        if !at_least.is_zero() && !self.claim.is_forked() {
+            let until = self.claim.lock_state.clock.now().plus(at_least);
+            self.claim.apply(Input::KeepUntil(until), |_| ());
+        }
     }
 
     fn refuse_forked(&self) -> Result<(), ExtendError> {

@@ -53,6 +53,11 @@ impl Hold {
         }
     }
 
+    /// The keys stay until then, also if the lease is given back before.
+    pub(crate) fn keep_until(&mut self, until: Time) {
+        self.left = self.left.max(Some(until));
+    }
+
     /// Until when the keys must stay although the last handle is given back, if they must.
     pub(crate) fn left_until(&self, now: Time) -> Option<Time> {
         self.left.filter(|until| *until > now)

@@ -205,6 +205,42 @@ fn a_dropped_handle_has_its_lock_delay_though_the_last_is_released() {
 }
 
 #[test]
+fn keys_stay_for_as_long_as_the_holder_asked_however_the_lease_ends() {
+    let until = START.plus(700 * MS);
+    for input in [Input::Release, Input::Abandon] {
+        let mut play = Play::hold(&[Grants; 3]);
+        play.handle(Input::KeepUntil(until));
+        // A shorter time takes nothing back.
+        play.handle(Input::KeepUntil(START.plus(300 * MS)));
+        play.now = START.plus(500 * MS);
+        play.handle(input.clone());
+        assert_eq!((play.left(), play.cleaned_up(3, 1)), (vec![until; 3], vec![0; 3]));
+        if input == Input::Release {
+            assert_eq!(play.outcome(), Some(Outcome::Left));
+        }
+    }
+    // The time is over.
+    let mut play = Play::hold(&[Grants; 3]);
+    play.handle(Input::KeepUntil(until));
+    play.now = until;
+    play.handle(Input::Release);
+    assert_eq!((play.left(), play.cleaned_up(3, 1)), (vec![], vec![1; 3]));
+    // The lease is lost first, seen or not.
+    for wakes in [true, false] {
+        let mut play = Play::hold(&[Grants; 3]);
+        let (end, until) = (play.deadline(), START.plus(60_000 * MS));
+        play.handle(Input::KeepUntil(until));
+        play.now = end;
+        if wakes {
+            play.handle(Input::Wake);
+        }
+        play.handle(Input::Release);
+        assert_eq!((play.left(), play.cleaned_up(3, 1)), (vec![until; 3], vec![0; 3]));
+        assert_eq!(play.outcome(), Some(Outcome::AlreadyGone));
+    }
+}
+
+#[test]
 fn a_late_grant_counts_until_the_lease_is_extended_and_only_of_the_attempt_that_won() {
     let members = |play: &Play| play.held().members().len();
     let again = WaitPolicy { wait: 1_000 * MS, ..ONCE };

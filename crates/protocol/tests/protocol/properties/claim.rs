@@ -61,6 +61,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         2 => Just(Input::Reenter),
         1 => Just(Input::ClockRanBack),
         1 => valid_config().prop_map(Input::prolong),
+        1 => any_duration().prop_map(|until| Input::KeepUntil(Time::ZERO.plus(until))),
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
     ]
@@ -123,6 +124,7 @@ proptest! {
         let mut t0_is_wrong = false;
         // The last state of a lost lease, which never changes again.
         let mut lost = None;
+        let mut kept = None;
         for (time, input) in inputs {
             let extends = matches!(input, Input::Extend(_) | Input::Prolong(_));
             let asked = if let Input::Extend(config) = &input { Some(config.validity()) } else { None };
@@ -147,6 +149,17 @@ proptest! {
             if outcomes[so_far..].iter().any(opens) {
                 opened = now;
                 t0_is_wrong = false;
+            }
+            if let Input::KeepUntil(until) = input
+                && let Claim::Holding(is) = &claim
+                && is.lost().is_none()
+            {
+                kept = kept.max(Some(until));
+            }
+            // Others are kept out for as long as the holder asked for.
+            if kept.is_some_and(|until| now < until) && matches!(&before, Claim::Holding(_)) {
+                let deletes = outcomes[so_far..].iter().any(|outcomes| matches!(outcomes, Effect::CleanUp { .. }));
+                prop_assert!(!deletes, "{input:?}");
             }
             // A lease with a lock delay that expires or is dropped is not deleted.
             if let Claim::Holding(was) = &before
