@@ -25,8 +25,8 @@ pub enum Outcome {
     Unknown,
     /// The lease was ours until now, and other handles still hold it. No master was asked.
     StillHeld,
-    /// The lease was ours to the end, and its keys stay for a time: its holder asked for that, or an
-    /// earlier handle was dropped, not released, and has a lock delay. No master was asked.
+    /// The lease was ours to the end, and its keys stay for a time: its holder asked for that, or
+    /// an earlier handle was dropped, not released, and has a lock delay. No master was asked.
     Left,
 }
 

@@ -107,8 +107,9 @@ impl Acquire {
     ///
     /// Use it for a job that one of many hosts runs at each tick: the hosts do not tick at the same
     /// instant, and a short job would be over before the last of them asks. Nothing has to sleep
-    /// while it holds the lease. The release then returns at once, with [`Outcome::Left`](crate::report::Outcome::Left), and the
-    /// keys are deleted, or expire, when the time is over.
+    /// while it holds the lease. The release then returns at once, with
+    /// [`Outcome::Left`](crate::Outcome::Left), and the keys are deleted, or expire, when the time
+    /// is over.
     ///
     /// ```no_run
     /// # async fn f(lock: redquorum::Redlock) -> Result<(), redquorum::RunError> {

@@ -159,6 +159,17 @@ impl AcquireError {
         matches!(self, Self::NoQuorum { .. } | Self::TooLate { .. })
     }
 
+    /// Whether the same request may succeed later, with nothing changed in this program: the
+    /// resource is taken, or the lock unavailable. With the masters of another lock
+    /// ([`Distrust::OtherMasters`](crate::report::Distrust::OtherMasters)) it cannot.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::NotExtended(error) => error.is_retryable(),
+            Self::NoQuorum { report, .. } => !report.is_of_other_masters(),
+            error => error.is_taken() || error.is_unavailable(),
+        }
+    }
+
     /// The resource that was not acquired, if the error is about one.
     pub fn resource(&self) -> Option<&[u8]> {
         match self {
@@ -302,6 +313,18 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
+    /// Whether the lease is lost, or a quorum of masters lacked its key at one time:
+    /// [`Lost`](Self::Lost) or [`QuorumGone`](Self::QuorumGone). Stop.
+    pub const fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::QuorumGone { .. })
+    }
+
+    /// Whether another extension may succeed, as long as the lease lives:
+    /// [`NoQuorum`](Self::NoQuorum).
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, Self::NoQuorum { .. })
+    }
+
     /// The resource of the lease, if the error is about one.
     pub fn resource(&self) -> Option<&[u8]> {
         match self {
@@ -371,6 +394,31 @@ pub enum RunError {
     /// The lease was lost before the work was done. The work was dropped at one of its awaits, or
     /// its result, if it blocked its thread until it was done.
     Lost(Lost),
+}
+
+impl RunError {
+    /// Whether the lease was lost before the work was done: [`Lost`](Self::Lost).
+    pub const fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost(_))
+    }
+
+    /// Whether the work was not started because other clients had the resource: see
+    /// [`AcquireError::is_taken`].
+    pub const fn is_taken(&self) -> bool {
+        matches!(self, Self::NotAcquired(error) if error.is_taken())
+    }
+
+    /// Whether the work was not started because the lock was unavailable: see
+    /// [`AcquireError::is_unavailable`].
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::NotAcquired(error) if error.is_unavailable())
+    }
+
+    /// Whether the work was not started, and may be later: see [`AcquireError::is_retryable`].
+    /// Whether work that was dropped half-way may be done again, only you know.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::NotAcquired(error) if error.is_retryable())
+    }
 }
 
 impl fmt::Display for RunError {

@@ -3,6 +3,7 @@
 mod at_least;
 mod cancel;
 mod hostile;
+mod leader;
 mod lease;
 mod lists;
 mod many;
