@@ -14,7 +14,7 @@ use super::Case;
 use super::case::World;
 use super::clocks::Clocks;
 use super::faults::{Faults, Loss};
-use super::maps::{Map, Numbers, Set};
+use super::maps::{Map, Numbers, Set, sorted};
 use super::time::{self, MS, Ms};
 use redquorum_scenario::history::{Act, Event, Ns, Outcome, Record, Window};
 
@@ -231,6 +231,8 @@ pub struct Keys<'a> {
     pub all: Vec<Presence<'a>>,
     pub foreign: Vec<Foreign<'a>>,
     tokens: Numbers<'a>,
+    /// All tokens, sorted.
+    names: Vec<&'a str>,
     /// The keys of each token number, in the order in which they were set.
     by_token: Vec<Vec<usize>>,
     /// The keys that an acquire certainly set, in the order in which they were set.
@@ -290,6 +292,7 @@ impl<'a> Keys<'a> {
         }
         keys.opaque.values_mut().for_each(|times| times.sort_unstable());
         keys.keeps.values_mut().for_each(|times| times.sort_unstable());
+        keys.names = sorted(tokens.texts());
         keys.tokens = tokens;
         keys
     }
@@ -391,8 +394,20 @@ impl<'a> Keys<'a> {
     }
 
     /// Whether the history contains anything about a token.
-    pub fn knows(&self, token: &str) -> bool {
+    fn knows(&self, token: &str) -> bool {
         self.tokens.known(token).is_some_and(|number| !self.by_token[number].is_empty())
+    }
+
+    /// The token that a client reports: as it is on the masters, or its start in hexadecimal digits
+    /// and `…`, if one token starts so.
+    pub fn reported(&self, token: &'a str) -> Option<&'a str> {
+        let Some(start) = token.strip_suffix('…') else {
+            return Some(token).filter(|token| self.knows(token));
+        };
+        let start = format!("hex:{start}");
+        let first = self.names.partition_point(|name| *name < start.as_str());
+        let mut starting = self.names[first..].iter().take_while(|name| name.starts_with(&start));
+        starting.next().copied().filter(|token| starting.next().is_none() && self.knows(token))
     }
 
     pub fn setter(&self, token: &str) -> Option<&'a str> {

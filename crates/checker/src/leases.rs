@@ -401,7 +401,8 @@ fn granted<'a>(
     taken: &Set<&'a str>,
 ) -> Lease<'a> {
     let during = Window::new(request.asked, reply.ns);
-    let reported = reply.token.filter(|token| keys.knows(token));
+    let reported = reply.token.and_then(|token| keys.reported(token));
+    let whole = reply.token.filter(|token| !token.ends_with('…'));
     let enough = world.lock_of(request.process).q;
     let shared = request.op.is_shared();
     // Another lock may know no shared tokens.
@@ -413,7 +414,7 @@ fn granted<'a>(
     let token = reported.or_else(found);
     // No interpretable command set a key: then nothing can be concluded about its keys.
     let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
-    let token = if opaque { None } else { token.or(reply.token) };
+    let token = if opaque { None } else { token.or(whole) };
     // Without a stamp, a client may first have counted on its lease when it received the grants of
     // a quorum.
     let quorum = || {

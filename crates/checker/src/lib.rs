@@ -302,6 +302,10 @@ mod maps {
         pub fn count(&self) -> usize {
             self.all.len()
         }
+
+        pub fn texts(&self) -> impl Iterator<Item = &'a str> {
+            self.all.keys().copied()
+        }
     }
 
     /// The values in their order, each once.

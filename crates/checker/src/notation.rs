@@ -361,6 +361,7 @@ impl Run {
         let stamped = !words.has("unstamped");
         let is_grant = words.has("gets") || words.has("shares");
         let token = words.0.get(3).filter(|_| is_grant && !words.has("unreported"));
+        let token = words.after("as").or(token.copied());
         self.record(
             at,
             Event::Replied {
@@ -368,7 +369,7 @@ impl Run {
                 reply: ClientReply {
                     id,
                     ok,
-                    token: token.map(|token| (*token).into()),
+                    token: token.map(Into::into),
                     from_ns: words.time("called").filter(|_| stamped),
                     at_ns: stamped.then_some(stamp),
                     deadline_ns: words.time("until"),

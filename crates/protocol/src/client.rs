@@ -30,6 +30,7 @@ use crate::hold::Hold;
 use crate::link::{Link, LinkEffect, LinkInput};
 use crate::quorum::NodeId;
 use crate::time::Time;
+use crate::token::Token;
 use crate::vote::{Reply, Votes};
 use crate::waiter::WaiterId;
 use crate::wire::Greeting;
@@ -422,6 +423,19 @@ impl<C: ClaimMachine> Client<C> {
         cx: &mut Context<'_, C>,
     ) {
         self.connection(node, LinkInput::Woken { epoch, waiter_id }, cx);
+    }
+
+    /// Asks a master who holds a resource; `token` is a fresh one. [`ClientEffect::Replied`] reports
+    /// the reply: no key, or a holder.
+    pub fn ask_holder(
+        &mut self,
+        node: NodeId,
+        request: u64,
+        (key, token): (Key, Token),
+        cx: &mut Context<'_, C>,
+    ) {
+        let tag = ReplyTo::Caller(request);
+        self.connection(node, LinkInput::AskHolder { key, token, tag }, cx);
     }
 
     /// Asks a master whether it would grant a lease. [`ClientEffect::Replied`] reports the reply.

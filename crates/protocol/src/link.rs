@@ -141,7 +141,7 @@ impl<T> Link<T> {
     /// Takes one input and appends the effects to carry out.
     ///
     /// The inputs `Send`, `CleanUp`, `Leave`, `Enqueue`, `Dequeue`, `Subscribe`, `Unsubscribe`,
-    /// `Probe` and `Initialize` notify at once only their own tag or the waiters for their key. So
+    /// `AskHolder`, `Probe` and `Initialize` notify at once only their own tag or the waiters for their key. So
     /// a driver may hold its claim's lock during the call.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         let cx = &mut Context { now, out };
@@ -184,6 +184,11 @@ impl<T> Link<T> {
                 let settled = self.to_kill.is_empty()
                     && self.open.as_ref().is_some_and(|open| !open.may_create(token));
                 self.ledger.leave(token, until, settled);
+            }
+            LinkInput::AskHolder { key, token, tag } => {
+                // An extension without repair changes nothing but a key with its token.
+                let (ttl_ms, repair, fence) = (1, false, None);
+                self.ask(Command::Keep { key, token, ttl_ms, repair, fence }, tag, cx);
             }
             LinkInput::Probe(tag) => {
                 // The boot marker may have gone since the last look.

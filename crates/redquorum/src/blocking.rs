@@ -48,6 +48,7 @@ use crate::builder::Builder;
 use crate::clock::Deadline;
 use crate::error::{AcquireError, BuildError, ExtendError, Lost, RunError};
 use crate::health::Health;
+use crate::holder::HeldBy;
 use crate::lease::Released;
 use crate::owner::Owner;
 use crate::report::{Report, Unfinished};
@@ -168,6 +169,15 @@ impl Redlock {
     /// Asks every master whether it would grant a lease: see [`health`](crate::Redlock::health).
     pub fn health(&self) -> Health {
         self.0.wait(self.0.lock.health())
+    }
+
+    /// Asks every master who holds a resource, and changes nothing: see
+    /// [`holder`](crate::Redlock::holder).
+    ///
+    /// # Errors
+    /// Those of [`holder`](crate::Redlock::holder).
+    pub fn holder(&self, resource: impl AsRef<[u8]>) -> Result<HeldBy, AcquireError> {
+        self.0.wait(self.0.lock.holder(resource))
     }
 
     /// Writes a boot marker on every master that has none. **Read first** what you assert by that:
@@ -359,6 +369,7 @@ impl Lease {
         is_endangered -> bool
         loss -> Option<Lost>
         fencing_token -> Option<u64>
+        token_id -> String
         is_shared -> bool
         handles -> u32
         report -> &Report

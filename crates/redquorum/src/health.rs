@@ -60,7 +60,7 @@ pub(crate) async fn probe(lock_state: &LockState) -> Health {
 /// Asks every master in one round trip; ends after at most one node timeout.
 pub(crate) async fn ask(
     lock_state: &LockState,
-    question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
+    question: impl Fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
 ) -> Votes {
     let start = lock_state.clock.now();
     let nodes = lock_state.config.nodes();

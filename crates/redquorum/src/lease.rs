@@ -71,11 +71,11 @@ impl Lease {
         counters.acquired.add();
         let (certifications, fencing_token, report) = claim
             .hold(|hold| (hold.certifications(), hold.fencing_token(), claim.report(hold.votes())));
-        let shared = claim.hold(Hold::is_shared);
+        let token = claim.hold(Hold::token);
         if certifications > 0 {
             counters.certified.add();
         }
-        claim.granted.get_or_init(|| Granted { at: now, fencing_token, shared });
+        claim.granted.get_or_init(|| Granted { at: now, token, fencing_token });
         crate::trace::acquired(claim.shown(), waited, claim.grant.get_or_init(|| report));
         Self { claim, given_back: false }
     }
@@ -141,7 +141,7 @@ impl Lease {
     /// resource alone is a handle of that lease, and not shared.
     pub fn is_shared(&self) -> bool {
         if self.claim.is_forked() {
-            return self.claim.granted.get().is_some_and(|granted| granted.shared);
+            return self.claim.granted.get().is_some_and(|granted| granted.token.is_shared());
         }
         self.claim.hold(Hold::is_shared)
     }
@@ -187,6 +187,13 @@ impl Lease {
             return self.report().clone();
         }
         self.claim.hold(|hold| self.claim.report(hold.votes()))
+    }
+
+    /// The start of the lease's token, as the reports of other clients show it: `1a2b3c4d…`. So
+    /// logs of a client that was refused lead to the log of the holder.
+    pub fn token_id(&self) -> String {
+        let granted = self.claim.granted.get();
+        granted.map(|granted| format!("{:?}", granted.token)).unwrap_or_default()
     }
 
     /// The resource, without the lock's prefix.

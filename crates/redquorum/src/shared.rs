@@ -356,7 +356,7 @@ impl Shared {
     /// Sends each master a question about itself. The replies come in the order of the masters.
     pub(crate) fn ask(
         &self,
-        question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
+        question: impl Fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
     ) -> Vec<oneshot::Receiver<Reply>> {
         let mut turn = self.turn();
         let replies = NodeId::all(self.sockets.len()).map(|node| {

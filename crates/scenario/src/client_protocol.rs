@@ -375,7 +375,8 @@ pub struct ClientReply {
     /// Whether the request succeeded.
     pub ok: bool,
     /// The lock's value on the masters, as in the commands. Bytes that are not text appear as
-    /// `hex:…`. Optional: with it, the report can identify the clients.
+    /// `hex:…`. Or its start: some hexadecimal digits, and `…`. Optional: with it, the report can
+    /// identify the clients.
     pub token: Option<Name>,
     /// When the client called the library. Optional.
     pub from_ns: Option<i64>,

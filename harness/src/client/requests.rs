@@ -233,7 +233,7 @@ impl RequestHandler {
         lease: Lease,
     ) -> Each {
         let deadline = self.stamped(lease.deadline());
-        let fence = lease.fencing_token();
+        let (token, fence) = (Some(lease.token_id().into()), lease.fencing_token());
         let (lease, mut tasks) = (Arc::new(lease), JoinSet::new());
         let (handler, held) = (self.clone(), lease.clone());
         tasks.spawn(async move {
@@ -242,7 +242,7 @@ impl RequestHandler {
         });
         let held = Held { lease, others: Vec::new(), owner, tasks, extension: None };
         state.leases.insert(key, held, deadline);
-        Each { token: None, deadline_ns: Some(deadline.1), fence }
+        Each { token, deadline_ns: Some(deadline.1), fence }
     }
 
     /// Adds another handle of a lease, and returns the reply.
@@ -258,7 +258,8 @@ impl RequestHandler {
             Err(released_meanwhile) => return call.reply(at_ns, Err(released_meanwhile)),
         };
         let deadline_ns = Some(record.report(self.stamped(lease.deadline())));
-        let grant = Each { token: None, deadline_ns, fence: lease.fencing_token() };
+        let token = Some(lease.token_id().into());
+        let grant = Each { token, deadline_ns, fence: lease.fencing_token() };
         let handles = lease.handles();
         record.lease.others.push(lease);
         call.granted(at_ns, grant, Some(handles.into()))

@@ -78,6 +78,8 @@ pub enum LinkInput<T> {
     /// `until`, and must go if it is still there then. Until then no clean-up is pending. No caller
     /// waits for it.
     Leave { token: Token, until: Time },
+    /// Ask who holds a resource. The token is a fresh one, of no claim. Nothing is written.
+    AskHolder { key: Key, token: Token, tag: T },
     /// Ask whether the master replies, takes writes and, with a guard, counts for grants. Nothing
     /// is written.
     Probe(T),

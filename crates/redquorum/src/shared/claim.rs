@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redquorum_protocol::{
     AcquireRequest, BadOption, Claim, ClaimId, Client, Extension, Failure, Hold, Input, Key,
-    LockConfig, Loss, Progress, Refusal, RequestState, Time, Votes,
+    LockConfig, Loss, Progress, Refusal, RequestState, Time, Token, Votes,
 };
 use tokio::sync::Notify;
 
@@ -44,8 +44,8 @@ pub(crate) struct ClaimCell {
 /// What stays true of a lease, also where nobody may ask the client.
 pub(crate) struct Granted {
     pub(crate) at: Time,
+    pub(crate) token: Token,
     pub(crate) fencing_token: Option<u64>,
-    pub(crate) shared: bool,
 }
 
 /// How a round of extending ended, kept for a caller that looks later.

@@ -2,6 +2,7 @@
 
 mod at_least;
 mod cancel;
+mod holder;
 mod hostile;
 mod leader;
 mod lease;

@@ -1,0 +1,129 @@
+//! Who holds a resource, by a look that changes nothing.
+
+use std::fmt;
+use std::time::Duration;
+
+use redquorum_protocol::Client;
+
+use crate::error::AcquireError;
+use crate::health::ask;
+use crate::redlock::Redlock;
+use crate::report::{Holder, MasterOutcome, Report};
+
+/// Who held a resource when the masters replied. Made by [`Redlock::holder`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldBy {
+    /// The outcome at each master: [`Absent`](MasterOutcome::Absent),
+    /// [`Taken`](MasterOutcome::Taken) by a holder, or [`Unknown`](MasterOutcome::Unknown) with the
+    /// reason.
+    pub report: Report,
+    /// The number of masters that a lease needs.
+    pub quorum: usize,
+}
+
+impl HeldBy {
+    /// The holder that a quorum of masters named, with the time for which a quorum of them keeps
+    /// its key: a lease is over by then, unless it is extended. Of those that share a resource, it
+    /// is one that a master named.
+    ///
+    /// `None` if the resource is free, or if too few masters replied to tell. A key on fewer
+    /// masters than a quorum is no lease: an attempt that failed, or one under way, has left it.
+    pub fn holder(&self) -> Option<(Holder, Duration)> {
+        let holders: Vec<Holder> = self.holders().collect();
+        holders.iter().find_map(|holder| {
+            let same = holders.iter().filter(|other| is_same(holder, other));
+            let mut left: Vec<Duration> = same.map(time_left).collect();
+            left.sort_unstable_by_key(|left| std::cmp::Reverse(*left));
+            Some((*holder, *left.get(self.quorum - 1)?))
+        })
+    }
+
+    /// Whether no client held the resource: so many masters replied that they have no key that no
+    /// quorum can have one.
+    pub fn is_free(&self) -> bool {
+        let masters = self.report.masters();
+        let absent = |master: &&_| outcome(master) == Some(&MasterOutcome::Absent);
+        masters.iter().filter(absent).count() > masters.len() - self.quorum
+    }
+
+    fn holders(&self) -> impl Iterator<Item = Holder> {
+        self.report.masters().iter().filter_map(|master| match outcome(master) {
+            Some(MasterOutcome::Taken(holder)) => Some(*holder),
+            _ => None,
+        })
+    }
+}
+
+const fn outcome(master: &crate::report::MasterReport) -> Option<&MasterOutcome> {
+    master.outcome.as_ref()
+}
+
+/// Whether two masters named one and the same holder. Any of those that share a resource may be
+/// named.
+fn is_same(one: &Holder, other: &Holder) -> bool {
+    match (one, other) {
+        (Holder::Lease { token, .. }, Holder::Lease { token: of, .. }) => {
+            token == of || one.is_shared() && other.is_shared()
+        }
+        _ => std::mem::discriminant(one) == std::mem::discriminant(other),
+    }
+}
+
+/// A key without TTL, or of another type, stays.
+const fn time_left(holder: &Holder) -> Duration {
+    match holder {
+        Holder::Lease { left_ms, .. } | Holder::Foreign { left_ms } => {
+            Duration::from_millis(*left_ms)
+        }
+        _ => Duration::MAX,
+    }
+}
+
+impl fmt::Display for HeldBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.holder() {
+            Some((holder, _)) => write!(f, "{holder}")?,
+            None if self.is_free() => f.write_str("free")?,
+            None => f.write_str("no quorum of masters names the same holder")?,
+        }
+        write!(f, " ({})", self.report)
+    }
+}
+
+impl Redlock {
+    /// Asks every master who holds a resource, in one round trip. Nothing is changed, and nobody is
+    /// kept out. It returns after at most one node timeout.
+    ///
+    /// **The result is out of date when it returns.** It is for people, dashboards and tests. To do
+    /// something only if the resource is free, acquire it.
+    ///
+    /// ```no_run
+    /// # async fn f(lock: redquorum::Redlock) -> Result<(), redquorum::AcquireError> {
+    /// println!("{}", lock.holder("invoice:42").await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Options`](AcquireError::Options): this is no name of a resource. And
+    /// [`Forked`](AcquireError::Forked). A master that does not reply is no error: the report says
+    /// so.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn holder(&self, resource: impl AsRef<[u8]>) -> Result<HeldBy, AcquireError> {
+        let lock_state = &self.lock_state;
+        let key = lock_state.key(resource.as_ref())?;
+        if lock_state.shared.is_forked() {
+            return Err(AcquireError::Forked);
+        }
+        // No key has this token, so no command with it changes any.
+        let token = lock_state.shared.with_rng(|rng| rng.token());
+        let votes = ask(lock_state, |client: &mut Client, node, request, cx| {
+            client.ask_holder(node, request, (key.clone(), token), cx);
+        });
+        let votes = votes.await;
+        let quorum = lock_state.config.quorum();
+        Ok(HeldBy { report: lock_state.report(&votes), quorum })
+    }
+}
