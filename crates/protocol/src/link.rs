@@ -186,9 +186,16 @@ impl<T> Link<T> {
                 self.ledger.leave(token, until, settled);
             }
             LinkInput::AskHolder { key, token, tag } => {
-                // An extension without repair changes nothing but a key with its token.
-                let (ttl_ms, repair, fence) = (1, false, None);
-                self.ask(Command::Keep { key, token, ttl_ms, repair, fence }, tag, cx);
+                debug_assert!(!self.ledger.contains(token), "R5: it is the token of a claim");
+                if let Some(cause) = self.refusal(None) {
+                    cx.unknown(tag, cause);
+                } else if let Some(open) = &mut self.open {
+                    // An extension without repair changes nothing but a key with its token, and no
+                    // key has this one.
+                    let (ttl_ms, repair, fence) = (1, false, None);
+                    let command = Command::Keep { key, token, ttl_ms, repair, fence };
+                    open.write_for(Purpose::Ask, command, Some(tag), cx);
+                }
             }
             LinkInput::Probe(tag) => {
                 // The boot marker may have gone since the last look.

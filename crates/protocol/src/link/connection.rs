@@ -146,8 +146,19 @@ impl<T> Connection<T> {
         }
     }
 
-    pub(super) fn write(&mut self, mut command: Command, tag: Option<T>, cx: &mut Context<'_, T>) {
+    pub(super) fn write(&mut self, command: Command, tag: Option<T>, cx: &mut Context<'_, T>) {
         let purpose = Purpose::of(&command);
+        self.write_for(purpose, command, tag, cx);
+    }
+
+    /// Writes a command for another purpose than it has by itself.
+    pub(super) fn write_for(
+        &mut self,
+        purpose: Purpose,
+        mut command: Command,
+        tag: Option<T>,
+        cx: &mut Context<'_, T>,
+    ) {
         self.permitted(&mut command);
         let bytes = command.size_hint();
         self.bytes += bytes;
