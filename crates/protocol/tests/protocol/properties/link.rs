@@ -691,6 +691,9 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
             LinkInput::Dequeue { key, waiter_id, wake }
         }),
         1 => Just(LinkInput::Probe(0)),
+        1 => any_key().prop_map(|key| {
+            LinkInput::AskHolder { key, token: Token::new([0xff; 20]), tag: 0 }
+        }),
         1 => Just(LinkInput::Initialize(0)),
         4 => (epoch(), any_greeting()).prop_map(|(epoch, greeting)| {
             LinkInput::Connected { epoch, greeting }
