@@ -6,6 +6,7 @@ use redquorum::{
     report::{Holder, MasterOutcome},
     stats::LinkState,
 };
+use redquorum_rig::RespValue;
 
 use crate::support::*;
 
@@ -16,6 +17,9 @@ tests! {
         a_refused_request_reports_the_holder_of_the_resource,
         health_reports_the_masters_that_are_alive_in_time,
         stats_count_what_happened;
+    real:
+        a_look_at_the_holder_changes_nothing_on_a_master,
+        a_lease_that_keeps_others_out_stays_after_its_release_and_no_longer,
 }
 
 async fn a_refusal_that_stands_does_not_wait_for_hung_masters<C: Cluster>() {
@@ -141,4 +145,51 @@ async fn stats_count_what_happened<C: Cluster>() {
         assert!(latency.max < 10 * CALM, "{latency:?}");
     }
     assert!(stats.masters[0].unknown >= 1, "{:?}", stats.masters[0]);
+}
+
+async fn a_look_at_the_holder_changes_nothing_on_a_master() {
+    let masters = Real::start(3);
+    let lock = masters.lock().await;
+    let reader = lock.acquire("shared").shared().ttl(600 * S).await.unwrap();
+    let writer = lock.acquire("alone").ttl(600 * S).await.unwrap();
+    replied(&lock).await;
+    for node in 1..=3 {
+        masters.done(node, "SET foreign theirs PX 600000");
+        masters.ask(node, "LPUSH list one two").unwrap();
+    }
+    let names = ["shared", "alone", "foreign", "list", "free"];
+    let reads = ["ZRANGE shared 0 -1 WITHSCORES", "GET alone", "GET foreign", "LRANGE list 0 -1"];
+    let state = || {
+        let of = |node| {
+            let values = reads.map(|read| masters.ask(node, read).unwrap());
+            assert!(!values.iter().any(|value| matches!(value, RespValue::Error(_))), "{values:?}");
+            (values, names.map(|name| masters.pttl(node, name) > 0))
+        };
+        (1..=3).map(of).collect::<Vec<_>>()
+    };
+    let before = state();
+    for (name, holds) in names.iter().zip([true, true, true, true, false]) {
+        let held = lock.holder(name).await.unwrap();
+        assert_eq!((held.holder().is_some(), held.is_free()), (holds, !holds), "{name}: {held}");
+    }
+    assert_eq!(state(), before);
+    for (name, lease) in [("shared", reader), ("alone", writer)] {
+        let held = lock.holder(name).await.unwrap().to_string();
+        assert!(held.contains(&lease.token_id()), "{held}, {}", lease.token_id());
+        assert_eq!(lease.release().await.outcome, Outcome::Released);
+    }
+}
+
+async fn a_lease_that_keeps_others_out_stays_after_its_release_and_no_longer() {
+    let masters = Real::start(3);
+    let (lock, other) = (masters.lock().await, masters.lock().await);
+    let start = std::time::Instant::now();
+    let lease = lock.acquire("r").at_least(2 * S).ttl(600 * S).await.unwrap();
+    assert_eq!(lease.release().await.outcome, Outcome::Left);
+    let next = other.acquire("r").wait(60 * S).await.unwrap();
+    assert!(start.elapsed() >= 2 * S, "{:?}", start.elapsed());
+    assert_eq!(next.release().await.outcome, Outcome::Released);
+    // The process goes on, so it deletes the keys when the time is over: they would live for ten
+    // minutes.
+    masters.cleaned().await;
 }
