@@ -16,7 +16,7 @@ use super::clocks::Clocks;
 use super::faults::{Faults, Loss};
 use super::maps::{Map, Numbers, Set, sorted};
 use super::time::{self, MS, Ms};
-use redquorum_scenario::history::{Act, Event, Ns, Outcome, Record, Window};
+use redquorum_scenario::history::{Act, Event, Ns, Outcome, Record, Window, start_of_token};
 
 /// The prefix of the bookkeeping keys of the lock. They are not locks.
 pub(crate) const BOOKS: &str = "redquorum:";
@@ -401,10 +401,9 @@ impl<'a> Keys<'a> {
     /// The token that a client reports: as it is on the masters, or its start in hexadecimal digits
     /// and `…`, if one token starts so.
     pub fn reported(&self, token: &'a str) -> Option<&'a str> {
-        let Some(start) = token.strip_suffix('…') else {
+        let Some(start) = start_of_token(token) else {
             return Some(token).filter(|token| self.knows(token));
         };
-        let start = format!("hex:{start}");
         let first = self.names.partition_point(|name| *name < start.as_str());
         let mut starting = self.names[first..].iter().take_while(|name| name.starts_with(&start));
         starting.next().copied().filter(|token| starting.next().is_none() && self.knows(token))

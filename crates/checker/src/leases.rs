@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use redquorum_scenario::LeaseEffect;
 use redquorum_scenario::client_protocol::FailureReason;
-use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
+use redquorum_scenario::history::{Event, Ns, Phase, Record, Window, start_of_token};
 
 use super::case::{Reply, Request, World};
 use super::faults::Faults;
@@ -402,7 +402,7 @@ fn granted<'a>(
 ) -> Lease<'a> {
     let during = Window::new(request.asked, reply.ns);
     let reported = reply.token.and_then(|token| keys.reported(token));
-    let whole = reply.token.filter(|token| !token.ends_with('…'));
+    let whole = reply.token.filter(|token| start_of_token(token).is_none());
     let enough = world.lock_of(request.process).q;
     let shared = request.op.is_shared();
     // Another lock may know no shared tokens.

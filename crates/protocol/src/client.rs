@@ -425,8 +425,8 @@ impl<C: ClaimMachine> Client<C> {
         self.connection(node, LinkInput::Woken { epoch, waiter_id }, cx);
     }
 
-    /// Asks a master who holds a resource; `token` is a fresh one. [`ClientEffect::Replied`] reports
-    /// the reply: no key, or a holder.
+    /// Asks a master who holds a resource; `token` is a fresh one. [`ClientEffect::Replied`]
+    /// reports the reply: no key, or a holder.
     pub fn ask_holder(
         &mut self,
         node: NodeId,

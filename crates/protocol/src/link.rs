@@ -141,8 +141,8 @@ impl<T> Link<T> {
     /// Takes one input and appends the effects to carry out.
     ///
     /// The inputs `Send`, `CleanUp`, `Leave`, `Enqueue`, `Dequeue`, `Subscribe`, `Unsubscribe`,
-    /// `AskHolder`, `Probe` and `Initialize` notify at once only their own tag or the waiters for their key. So
-    /// a driver may hold its claim's lock during the call.
+    /// `AskHolder`, `Probe` and `Initialize` notify at once only their own tag or the waiters for
+    /// their key. So a driver may hold its claim's lock during the call.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         let cx = &mut Context { now, out };
         match input {

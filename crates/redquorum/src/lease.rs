@@ -29,6 +29,22 @@ use crate::trace::Span;
 /// key on each master as soon as that master replies; if none of this succeeds, the key expires.
 /// With a [lock delay](crate::Builder::lock_delay), only [`release`](Lease::release) frees the
 /// resource at once: the keys of a dropped lease stay until the lock delay is over.
+///
+/// Several tasks share a lease in an `Arc`. Whichever of them is the last gives it back:
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+/// let lease = Arc::new(lock.acquire("invoice:42").await?);
+/// let part = async |lease: Arc<redquorum::Lease>| {
+///     println!("{:?} left", lease.validity());
+///     if let Some(last) = Arc::into_inner(lease) {
+///         let _ = last.release().await;
+///     }
+/// };
+/// tokio::join!(part(lease.clone()), part(lease));
+/// # Ok(()) }
+/// ```
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct Lease {
     claim: Arc<ClaimCell>,
@@ -356,7 +372,9 @@ impl Lease {
 
     /// Starts the watchdog, which extends the lease in the background until `max_hold` from now. It
     /// extends again TTL/6 to TTL/3 after each success, and sooner after a failure or where a
-    /// [clock guard](crate::Builder::clock_guard) leaves little of the TTL.
+    /// [clock guard](crate::Builder::clock_guard) leaves little of the TTL. If a master has not
+    /// granted the lease, the first renewal comes two node timeouts after the grant, so that this
+    /// master gets the key while the work runs.
     ///
     /// The watchdog never moves the deadline beyond that bound, so a holder that hangs does not
     /// keep others out for ever. It does not bring the deadline nearer either. Your own extensions

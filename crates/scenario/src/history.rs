@@ -618,6 +618,12 @@ pub struct LeftKey {
     pub ttl_ms: Option<u64>,
 }
 
+/// What the tokens begin with that a client can mean by this text, if it reports only the start of
+/// one: `1a2b…` means one that begins with the bytes 1a 2b.
+pub fn start_of_token(reported: &str) -> Option<String> {
+    reported.strip_suffix('…').map(|digits| format!("hex:{digits}"))
+}
+
 /// The text of a token or a key: the bytes themselves if they are plain text, else `hex:…`.
 pub fn text_of(bytes: &[u8]) -> Name {
     match std::str::from_utf8(bytes) {

@@ -50,6 +50,30 @@ fn a_lease_is_renewed_together_with_others_in_the_second_half_of_its_time_and_no
 }
 
 #[test]
+fn masters_that_missed_the_grant_get_the_key_soon_after_it() {
+    let (refill, usual) = (START.plus(100 * MS), config(5).ttl() / 3);
+    let due = |play: &Play| renewal(play).unwrap().due;
+    let mut play = Play::hold(&[Grants, Grants, Grants, Refuses, Never]);
+    assert_eq!(play.claim.next_wake(), play.deadline(), "only the watchdog renews");
+    play.handle(Input::KeepAlive(60_000 * MS));
+    assert_eq!(due(&play), refill);
+    assert!(!renewed_at(&mut play, before(refill)));
+    play.effects.clear();
+    play.wake_at(refill);
+    assert_eq!(play.asked().len(), 5);
+    play.reply_all(Extend(1), 0..3, Kept);
+    play.reply_all(Extend(1), 3..4, Created);
+    // Once: a master that is down misses every round.
+    assert_eq!(due(&play), refill.plus(usual));
+    // A master that grants late has granted.
+    let mut late = Play::hold(&[Grants, Grants, Grants, Grants, Never]);
+    late.handle(Input::KeepAlive(60_000 * MS));
+    assert_eq!(due(&late), refill);
+    late.reply(Attempt(1), 4, Some(Created));
+    assert_eq!(due(&late), START.plus(usual));
+}
+
+#[test]
 fn a_renewal_that_failed_is_made_again_no_sooner_for_others() {
     let mut play = watched(60_000);
     let due = renewal(&play).unwrap().due;
