@@ -196,17 +196,7 @@ impl Acquire {
         work: impl AsyncFnOnce(&Lease) -> T,
     ) -> Result<T, RunError> {
         let lease = self.into_future().await.map_err(RunError::NotAcquired)?;
-        lease.keep_alive(max_hold);
-        let result = lease.run_at_most(max_hold, work(&lease)).await;
-        match result {
-            Ok(done) => {
-                // The work was done before the deadline, whatever the masters reply.
-                let _ = lease.release().await;
-                Ok(done)
-            }
-            // Dropped, not released: there is no reply to wait for, and the lock delay applies.
-            Err(lost) => Err(RunError::Lost(lost)),
-        }
+        lease.run_and_release(max_hold, work).await
     }
 }
 

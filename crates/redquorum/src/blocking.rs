@@ -166,6 +166,22 @@ impl Redlock {
         AcquireAll { request: self.0.lock.acquire_all(resources), driver: self.0.clone() }
     }
 
+    /// Asks for any one of several resources: [`send`](AcquireAny::send) sends the request. See
+    /// [`acquire_any`](crate::Redlock::acquire_any).
+    pub fn acquire_any<I>(&self, resources: I) -> AcquireAny
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        AcquireAny { request: self.0.lock.acquire_any(resources), driver: self.0.clone() }
+    }
+
+    /// A semaphore: see [`semaphore`](crate::Redlock::semaphore).
+    pub fn semaphore(&self, resource: impl AsRef<[u8]>, permits: usize) -> Semaphore {
+        let semaphore = self.0.lock.semaphore(resource, permits);
+        Semaphore { semaphore, driver: self.0.clone() }
+    }
+
     /// Asks every master whether it would grant a lease: see [`health`](crate::Redlock::health).
     pub fn health(&self) -> Health {
         self.0.wait(self.0.lock.health())
@@ -239,6 +255,13 @@ request! {
 }
 
 request! {
+    /// A request for a lease on one of several resources: see
+    /// [`redquorum::AcquireAny`](crate::AcquireAny).
+    AcquireAny: ttl(ttl: Duration) wait(wait: Duration) at_least(at_least: Duration) fenced()
+        shared()
+}
+
+request! {
     /// A request for several resources: see [`redquorum::AcquireAll`](crate::AcquireAll).
     AcquireAll: ttl(ttl: Duration) wait(wait: Duration) fenced() shared()
 }
@@ -289,6 +312,44 @@ impl TryAcquire {
         let Self { request, driver } = self;
         let lease = driver.wait(request.into_future())?;
         Ok(lease.map(|lease| Lease { lease, driver }))
+    }
+}
+
+impl AcquireAny {
+    /// Sends the request, and blocks until there is a lease or an error.
+    ///
+    /// # Errors
+    /// Those of [`acquire_any`](crate::Redlock::acquire_any).
+    pub fn send(self) -> Result<Lease, AcquireError> {
+        let Self { request, driver } = self;
+        let lease = driver.wait(request.into_future())?;
+        Ok(Lease { lease, driver })
+    }
+}
+
+/// A semaphore over independent masters: see [`redquorum::Semaphore`](crate::Semaphore).
+#[derive(Clone)]
+pub struct Semaphore {
+    semaphore: crate::Semaphore,
+    driver: Arc<Driver>,
+}
+
+impl Semaphore {
+    /// Asks for a permit: [`send`](AcquireAny::send) sends the request. See
+    /// [`redquorum::Semaphore::acquire`](crate::Semaphore::acquire).
+    pub fn acquire(&self) -> AcquireAny {
+        AcquireAny { request: self.semaphore.acquire(), driver: self.driver.clone() }
+    }
+
+    /// The number of the slot that a permit is for: see
+    /// [`redquorum::Semaphore::slot`](crate::Semaphore::slot).
+    pub fn slot(&self, permit: &Lease) -> Option<usize> {
+        self.semaphore.slot(&permit.lease)
+    }
+
+    /// The number of permits.
+    pub const fn permits(&self) -> usize {
+        self.semaphore.permits()
     }
 }
 

@@ -12,7 +12,7 @@ use redquorum_protocol::{
 };
 
 use crate::clock::Deadline;
-use crate::error::{About, ExtendError, Lost};
+use crate::error::{About, ExtendError, Lost, RunError};
 use crate::report::Report;
 use crate::shared::{ClaimCell, EndedRound, Granted, LockState};
 use crate::signal::LossSignal;
@@ -412,6 +412,24 @@ impl Lease {
     /// Dropping the future drops `work` and leaves the lease as it is.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         run_while(work, self.lost(), || self.loss()).await
+    }
+
+    /// Runs `work` while the lease lasts, at most for `max_hold`, and gives it back.
+    pub(crate) async fn run_and_release<T>(
+        self,
+        max_hold: Duration,
+        work: impl AsyncFnOnce(&Self) -> T,
+    ) -> Result<T, RunError> {
+        self.keep_alive(max_hold);
+        match self.run_at_most(max_hold, work(&self)).await {
+            Ok(done) => {
+                // The work was done before the deadline, whatever the masters reply.
+                let _ = self.release().await;
+                Ok(done)
+            }
+            // Dropped, not released: there is no reply to wait for, and the lock delay applies.
+            Err(lost) => Err(RunError::Lost(lost)),
+        }
     }
 
     /// Like [`run`](Self::run), but `work` is dropped after `most` in any case.

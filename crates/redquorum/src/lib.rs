@@ -109,6 +109,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
+mod any;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
@@ -148,6 +149,7 @@ mod tls;
 mod trace;
 
 pub use acquire::{Acquire, TryAcquire};
+pub use any::{AcquireAny, Semaphore};
 pub use builder::Builder;
 pub use clock::Deadline;
 #[cfg(feature = "serde")]

@@ -1,9 +1,12 @@
 //! Several resources at once: all or none, in one round trip, each as safe as a single one.
 
 use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use redquorum::{AcquireError, BadOption, ExtendError, Lease, Outcome, Redlock, report::Loss};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::support::*;
@@ -23,6 +26,7 @@ tests! {
         no_lock_delay_for_leases_that_were_never_handed_out;
     real:
         a_request_that_waited_gets_no_more_than_the_ttl,
+        a_semaphore_hands_out_its_permits_and_no_more_while_masters_are_killed,
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -239,4 +243,34 @@ async fn no_lock_delay_for_leases_that_were_never_handed_out<C: Cluster>() {
     eventually("all have granted", || masters.keys(1..=3).len() == 6).await;
     drop(acquiring);
     masters.cleaned().await;
+}
+
+async fn a_semaphore_hands_out_its_permits_and_no_more_while_masters_are_killed() {
+    const PERMITS: usize = 3;
+    let masters = Real::start(5);
+    let mut locks = Vec::new();
+    for _ in 0..4 {
+        locks.push(masters.lock().await);
+    }
+    let inside = Arc::new([const { AtomicBool::new(false) }; PERMITS]);
+    let mut tasks = JoinSet::new();
+    for task in 0..16 {
+        let (semaphore, inside) = (locks[task % 4].semaphore("gpu", PERMITS), inside.clone());
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let permit = semaphore.acquire().wait(60 * S).await.unwrap();
+                let slot = semaphore.slot(&permit).expect("it is a permit");
+                assert!(!inside[slot - 1].swap(true, Relaxed), "slot {slot} is held twice");
+                sleep(20 * MS).await;
+                inside[slot - 1].store(false, Relaxed);
+                // A master that is killed at this moment may leave the outcome unknown.
+                assert!(!permit.release().await.was_lost());
+            }
+        });
+    }
+    sleep(200 * MS).await;
+    masters.each(Kill, [2, 5]);
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
 }

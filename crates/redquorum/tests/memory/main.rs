@@ -1,5 +1,6 @@
 //! The whole lock against masters in memory, in virtual time: no test here sleeps in real time.
 
+mod any;
 mod at_least;
 mod cancel;
 mod holder;

@@ -1,0 +1,307 @@
+//! One of several resources: the request for a lease on whichever is free, and semaphores.
+
+use std::collections::BTreeSet;
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::acquire::Acquire;
+use crate::clock::Deadline;
+use crate::error::{AcquireError, RunError};
+use crate::lease::Lease;
+use crate::redlock::Redlock;
+
+/// The most resources of one request.
+const MOST: usize = 100;
+
+/// A request for a lease on one of several resources, made by [`Redlock::acquire_any`] or by a
+/// [`Semaphore`]. `.await` sends it; `.into_future()` makes it a future for `spawn`, `join!` and
+/// the like.
+///
+/// The lease is an ordinary one, on the resource that [`Lease::resource`] names. Requests for that
+/// resource alone exclude it, and it excludes them.
+#[derive(Clone)]
+#[must_use = "nothing is sent before the request is awaited"]
+pub struct AcquireAny {
+    lock: Redlock,
+    resources: Vec<Vec<u8>>,
+    options: Options,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Options {
+    ttl: Option<Duration>,
+    wait: Option<Duration>,
+    at_least: Duration,
+    fenced: bool,
+    shared: bool,
+}
+
+impl AcquireAny {
+    fn new<I>(lock: &Redlock, resources: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        let resources = resources.into_iter().map(|name| name.as_ref().to_vec()).collect();
+        Self { lock: lock.clone(), resources, options: Options::default() }
+    }
+
+    /// Asks for a lease with a fencing token: see [`Acquire::fenced`]. Tokens of different
+    /// resources are not comparable.
+    pub const fn fenced(mut self) -> Self {
+        self.options.fenced = true;
+        self
+    }
+
+    /// Asks for a lease that others may share: see [`Acquire::shared`].
+    pub const fn shared(mut self) -> Self {
+        self.options.shared = true;
+        self
+    }
+
+    /// The TTL of the lease: see [`Acquire::ttl`].
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = Some(ttl);
+        self
+    }
+
+    /// How long to wait while all resources are taken, or no quorum answers: see
+    /// [`Acquire::wait`]. Zero looks once.
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.options.wait = Some(wait);
+        self
+    }
+
+    /// Keeps others out for at least this long: see [`Acquire::at_least`].
+    pub const fn at_least(mut self, at_least: Duration) -> Self {
+        self.options.at_least = at_least;
+        self
+    }
+
+    /// Acquires one of the resources, runs `work` while the lease lasts, and gives it back: see
+    /// [`Acquire::run`].
+    ///
+    /// # Errors
+    /// Those of [`Acquire::run`].
+    ///
+    /// # Cancel safety
+    /// That of [`Acquire::run`].
+    pub async fn run<T>(
+        self,
+        max_hold: Duration,
+        work: impl AsyncFnOnce(&Lease) -> T,
+    ) -> Result<T, RunError> {
+        let lease = self.into_future().await.map_err(RunError::NotAcquired)?;
+        lease.run_and_release(max_hold, work).await
+    }
+
+    /// The request for one of the resources.
+    fn acquire(&self, resource: &[u8], wait: Duration) -> Acquire {
+        let Options { ttl, at_least, fenced, shared, .. } = self.options;
+        let request = self.lock.acquire(resource).wait(wait).at_least(at_least);
+        let request = ttl.map_or_else(|| request.clone(), |ttl| request.clone().ttl(ttl));
+        let request = if fenced { request.fenced() } else { request };
+        if shared { request.shared() } else { request }
+    }
+
+    async fn send(mut self) -> Result<Lease, AcquireError> {
+        let resources = self.resources.len();
+        if resources == 0 {
+            return Err(AcquireError::NoResources);
+        }
+        if resources > MOST {
+            return Err(AcquireError::TooManyResources { resources, most: MOST });
+        }
+        let lock_state = self.lock.lock_state.clone();
+        let mut names = BTreeSet::new();
+        for resource in &self.resources {
+            if !names.insert(lock_state.key(resource)?) {
+                return Err(AcquireError::NamedTwice { resource: resource.clone() });
+            }
+        }
+        if lock_state.shared.is_forked() {
+            return Err(AcquireError::Forked);
+        }
+        let clock = lock_state.clock;
+        let end =
+            Deadline::new(clock, clock.now().plus(self.options.wait.unwrap_or(lock_state.wait)));
+        // Clients that ask at the same time begin with different resources.
+        let first = lock_state.shared.with_rng(|rng| rng.random()) % resources as u64;
+        self.resources.rotate_left(usize::try_from(first).unwrap_or(0));
+
+        // Most likely the first one is free: one round trip.
+        let mut refused = match self.acquire(&self.resources[0], Duration::ZERO).await {
+            Err(error) if error.is_retryable() => error,
+            result => return result,
+        };
+        // Who is free of the others? Nobody is kept out meanwhile.
+        let others = self.resources[1..].iter().map(|name| self.lock.holder(name.clone()));
+        for (at, held) in (1..).zip(all(others).await) {
+            if held?.is_free() {
+                match self.acquire(&self.resources[at], Duration::ZERO).await {
+                    Err(error) if error.is_retryable() => refused = error,
+                    result => return result,
+                }
+            }
+        }
+        let left = end.remaining();
+        if left.is_zero() {
+            return Err(refused);
+        }
+        // All are taken. It waits for each, as other waiters do, and the first that is given back
+        // ends the wait for the others.
+        first_granted(self.resources.iter().map(|name| self.acquire(name, left))).await
+    }
+}
+
+/// The results of all futures, in their order.
+async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut waiting: Vec<_> = futures.map(|future| (Some(Box::pin(future)), None)).collect();
+    poll_fn(|cx| {
+        for (future, result) in &mut waiting {
+            if let Some(pending) = future
+                && let Poll::Ready(ready) = pending.as_mut().poll(cx)
+            {
+                (*future, *result) = (None, Some(ready));
+            }
+        }
+        let done = waiting.iter().all(|(future, _)| future.is_none());
+        if done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    waiting.into_iter().filter_map(|(_, result)| result).collect()
+}
+
+/// The first lease that one of the requests gets, or the last error. The other requests are given
+/// up, and so is a lease that one of them got at the same time.
+async fn first_granted(requests: impl Iterator<Item = Acquire>) -> Result<Lease, AcquireError> {
+    let mut waiting: Vec<_> = requests.map(|it| Some(Box::pin(it.into_future()))).collect();
+    let mut last = None;
+    poll_fn(|cx| {
+        for request in &mut waiting {
+            let Some(pending) = request else { continue };
+            match pending.as_mut().poll(cx) {
+                Poll::Ready(Ok(lease)) => return Poll::Ready(Ok(lease)),
+                Poll::Ready(Err(error)) => {
+                    *request = None;
+                    // What concerns the lock as a whole concerns the other resources, too.
+                    if !error.is_retryable() {
+                        return Poll::Ready(Err(error));
+                    }
+                    last = Some(error);
+                }
+                Poll::Pending => {}
+            }
+        }
+        match last.take_if(|_| waiting.iter().all(Option::is_none)) {
+            Some(error) => Poll::Ready(Err(error)),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+impl IntoFuture for AcquireAny {
+    type Output = Result<Lease, AcquireError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl Redlock {
+    /// Asks for any one of several resources, and waits while all are taken or no quorum answers.
+    ///
+    /// If the one that it tries first is free, it takes one round trip; if another one is, three.
+    /// If all are taken, it waits for each of them, and holds none meanwhile: the first one that is
+    /// given back ends the wait. Name at least one and at most 100 resources.
+    ///
+    /// ```no_run
+    /// # async fn f(lock: redquorum::Redlock) -> Result<(), redquorum::AcquireError> {
+    /// let lease = lock.acquire_any(["printer:1", "printer:2", "printer:3"]).await?;
+    /// println!("{}", lease.resource().escape_ascii());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`acquire`](Redlock::acquire), about one of the resources. And
+    /// [`NoResources`](AcquireError::NoResources),
+    /// [`TooManyResources`](AcquireError::TooManyResources),
+    /// [`NamedTwice`](AcquireError::NamedTwice): nothing was sent.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the attempt up. The keys that it may have set, of any resource,
+    /// are deleted in the background.
+    pub fn acquire_any<I>(&self, resources: I) -> AcquireAny
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        AcquireAny::new(self, resources)
+    }
+
+    /// A semaphore: at most `permits` clients at a time have a permit for `resource`. All clients
+    /// must give the same number: see [`Semaphore`].
+    pub fn semaphore(&self, resource: impl AsRef<[u8]>, permits: usize) -> Semaphore {
+        Semaphore { lock: self.clone(), resource: resource.as_ref().to_vec(), permits }
+    }
+}
+
+/// A semaphore over independent masters: at most so many clients have a permit. Made by
+/// [`Redlock::semaphore`].
+///
+/// A permit is a lease on one of as many resources as there are permits, the *slots*:
+/// `gpu:permit:1` to `gpu:permit:4` of the semaphore `gpu` with 4 permits. So **at most `permits`
+/// are out**, by the same argument and under the same assumptions as for any
+/// [exclusive lease](crate#what-it-promises). A permit has the deadline, the watchdog, the loss and
+/// the fencing token of its slot.
+///
+/// All clients must give the same number of permits: at most the largest number that any of them
+/// gives are out. To raise the number, change the clients in any order. To lower it, do so, too:
+/// the lower number holds once the permits of the last old client are over.
+///
+/// ```no_run
+/// # async fn f(lock: redquorum::Redlock) -> Result<(), redquorum::RunError> {
+/// # use std::time::Duration;
+/// # async fn render(_slot: usize) {}
+/// let gpus = lock.semaphore("gpu", 4);
+/// let hour = Duration::from_secs(3_600);
+/// gpus.acquire().run(hour, async |permit| {
+///     render(gpus.slot(permit).unwrap_or_default()).await;
+/// }).await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Semaphore {
+    lock: Redlock,
+    resource: Vec<u8>,
+    permits: usize,
+}
+
+impl Semaphore {
+    /// Asks for a permit, and waits while all are out or no quorum answers: see
+    /// [`Redlock::acquire_any`].
+    pub fn acquire(&self) -> AcquireAny {
+        // Too many are an error when the request is sent, and need no names.
+        let slots = 1..=self.permits.min(MOST + 1);
+        AcquireAny::new(&self.lock, slots.map(|slot| self.name(slot)))
+    }
+
+    /// The number of the slot that a permit of this semaphore is for, counted from 1: which of four
+    /// devices to use, for instance. `None` for a lease of something else.
+    pub fn slot(&self, permit: &Lease) -> Option<usize> {
+        (1..=self.permits.min(MOST)).find(|slot| self.name(*slot) == permit.resource())
+    }
+
+    /// The number of permits.
+    pub const fn permits(&self) -> usize {
+        self.permits
+    }
+
+    fn name(&self, slot: usize) -> Vec<u8> {
+        [&self.resource, format!(":permit:{slot}").as_bytes()].concat()
+    }
+}
