@@ -167,15 +167,13 @@ impl Kind {
                 return Contender { kind: self, client: Client::Redquorum(lock), _held: held };
             }
             Self::Fair | Self::SharedFair => {
-                Client::Redquorum(build(builder(urls, TTL).fair(true)).await)
+                Client::Redquorum(ready(build(builder(urls, TTL).fair(true)).await).await)
             }
             Self::Guarded => {
                 // A guard distrusts new masters until they are initialized.
-                let builder = builder(urls, TTL).restart_guard(TTL).require_quorum(false);
-                let lock = build(builder).await;
+                let lock = build(builder(urls, TTL).restart_guard(TTL)).await;
                 lock.initialize_masters().await;
-                assert!(lock.health().await.has_quorum(), "initialized masters are trusted");
-                Client::Redquorum(lock)
+                Client::Redquorum(ready(lock).await)
             }
             #[cfg(feature = "rslock")]
             Self::Rslock => Client::Rslock(rslock::LockManager::new(urls.to_vec())),
@@ -195,15 +193,23 @@ async fn hold(lock: &Redlock) -> Vec<redquorum::Lease> {
 
 /// A lock on these masters, which are up.
 pub(crate) async fn connect(urls: &[String], ttl: Duration) -> Redlock {
-    build(builder(urls, ttl)).await
+    ready(build(builder(urls, ttl)).await).await
 }
 
 pub(crate) fn builder(urls: &[String], ttl: Duration) -> Builder {
-    Redlock::builder().masters(urls).ttl(ttl).require_quorum(true)
+    Redlock::builder().masters(urls).ttl(ttl)
 }
 
 pub(crate) async fn build(builder: Builder) -> Redlock {
-    builder.build().await.expect("five masters are up")
+    builder.build().await.expect("its options are good")
+}
+
+/// Waits until a quorum of masters answers, which takes longer than a node timeout on a machine
+/// that is busy with other things.
+pub(crate) async fn ready(lock: Redlock) -> Redlock {
+    let answers = async { while !lock.health().await.has_quorum() {} };
+    tokio::time::timeout(PATIENCE, answers).await.expect("five masters are up");
+    lock
 }
 
 static DELETE: LazyLock<Script> = LazyLock::new(|| Script::new(DELETE_SOURCE));

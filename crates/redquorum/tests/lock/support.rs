@@ -396,6 +396,11 @@ pub(crate) async fn replied(lock: &Redlock) {
     every_master(lock, "all is answered", |master| master.unanswered == 0).await;
 }
 
+/// Waits until no clean-up is pending: a master may have deleted a key before its reply is read.
+pub(crate) async fn tidied(lock: &Redlock) {
+    eventually("no clean-up is pending", || pending_cleanups(lock) == 0).await;
+}
+
 /// Waits until every master is connected and has completed all clean-ups.
 pub(crate) async fn recovered(lock: &Redlock) {
     let is = |master: &MasterStats| master.state == LinkState::Up && master.pending_cleanups == 0;
