@@ -30,9 +30,6 @@ pub(super) struct Watchdog {
     end: Time,
     /// The latest time of the next renewal; never, once the deadline has reached the end.
     pub(super) next: Time,
-    /// Until a round after the grant: when masters that granted late have had their time. A lease
-    /// that some of them do not keep by then is renewed, so that they get its key.
-    refill: Option<Time>,
 }
 
 impl Hold {
@@ -41,9 +38,7 @@ impl Hold {
         self.wake_deadline(now, out);
         // A round under way schedules the next renewal itself.
         let next = if self.round.state == Extension::Extended { self.renews() } else { now };
-        let granted = self.round.votes.opened();
-        let refill = (self.round.number == 0).then(|| granted.plus(2 * self.config.node_timeout()));
-        self.watchdog = Some(Watchdog { end: now.plus(max_hold), next: next.max(now), refill });
+        self.watchdog = Some(Watchdog { end: now.plus(max_hold), next: next.max(now) });
         self.report_gap(now, out);
     }
 
@@ -58,9 +53,8 @@ impl Hold {
     /// When the watchdog renews the lease next. `None` without a watchdog, with nothing left to
     /// renew, or while a round waits for replies.
     pub fn renewal(&self) -> Option<Renewal> {
-        let Watchdog { next, refill, .. } = self.watchdog?;
-        let refill = refill.filter(|_| self.members.len() < self.config.nodes());
-        let due = refill.map_or(next, |refill| refill.min(next));
+        let next = self.watchdog?.next;
+        let due = if next == Time::NEVER { next } else { next.min(self.refills()) };
         let waits = self.lost.is_none() && !self.is_extending() && due != Time::NEVER;
         let from = if self.round.state == Extension::Extended {
             self.round.votes.opened().plus(self.pause() / 2).min(due)
@@ -81,9 +75,16 @@ impl Hold {
         self.round.votes.opened().plus(self.pause())
     }
 
+    /// When masters that have not granted get the key: once those that grant late have had their
+    /// time, and before any round after the grant.
+    fn refills(&self) -> Time {
+        let missed = self.round.number == 0 && self.members.len() < self.config.nodes();
+        let late = self.round.votes.opened().plus(2 * self.config.node_timeout());
+        if missed { late } else { Time::NEVER }
+    }
+
     pub(super) fn renew(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(watchdog) = &mut self.watchdog else { return };
-        watchdog.refill = None;
         // The last renewal is cut so that the deadline is at the bound, not a TTL after it.
         let room = watchdog.end.since(now);
         let (config, least_gain) = if room >= self.config.validity() {
