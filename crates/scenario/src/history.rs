@@ -618,6 +618,13 @@ pub struct LeftKey {
     pub ttl_ms: Option<u64>,
 }
 
+/// The tokens that share a key and are not over, each with the rest of its time. They come with
+/// their ends, and the key, which is left for `ttl_ms`, ends with the last of them.
+pub fn left_of_each<T>(ends: Vec<(T, u64)>, ttl_ms: u64) -> impl Iterator<Item = (T, u64)> {
+    let last = ends.iter().map(|(_, end)| *end).max().unwrap_or_default();
+    ends.into_iter().filter_map(move |(token, end)| Some((token, ttl_ms.checked_sub(last - end)?)))
+}
+
 /// What the tokens begin with that a client can mean by this text, if it reports only the start of
 /// one: `1a2b…` means one that begins with the bytes 1a 2b.
 pub fn start_of_token(reported: &str) -> Option<String> {

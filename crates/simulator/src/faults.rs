@@ -13,7 +13,7 @@ use super::world::{Instant, Up, World, WorldEvent, signed};
 use super::{SimulatedProcess, TURN};
 use crate::orchestrator::Input;
 use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
-use redquorum_scenario::history::{Event, LeftKey, Ns, Window, text_of};
+use redquorum_scenario::history::{Event, LeftKey, Ns, Window, left_of_each, text_of};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
     Ahead, ClientFault, ClockFault, Fault, FaultKind, MessageFault, NodeFault, Persistence,
@@ -347,18 +347,14 @@ fn keys_of(server: &Server, wall: Wall) -> Vec<LeftKey> {
     let there = || server.keys().filter(|(_, _, expires)| *expires >= wall);
     let locks = there().filter(|(key, ..)| !key.starts_with(RESERVED));
     let locks = locks.flat_map(|(key, value, expires)| {
-        let left = move |(value, expires): (&Arc<[u8]>, Wall)| LeftKey {
+        let ttl_ms = (expires - wall) / 1_000_000;
+        let left = move |(value, ttl_ms): (&Arc<[u8]>, u64)| LeftKey {
             key: text_of(key),
             value: text_of(value),
-            ttl_ms: Some((expires - wall) / 1_000_000),
+            ttl_ms: Some(ttl_ms),
         };
-        // Those who share a key have ends of their own, and the key that of the last one.
-        let last = server.members(key).map(|(_, end)| end).max();
-        let shared = server.members(key).filter_map(move |(token, end)| {
-            let expires = expires.checked_sub((last? - end) * 1_000_000);
-            Some((token, expires.filter(|expires| *expires >= wall)?))
-        });
-        value.map(|value| (value, expires)).into_iter().chain(shared).map(left)
+        let shared = left_of_each(server.members(key).collect(), ttl_ms);
+        value.map(|value| (value, ttl_ms)).into_iter().chain(shared).map(left)
     });
     let queues = there().filter(|(key, ..)| is_queue(key)).map(|(key, ..)| LeftKey {
         key: text_of(key),

@@ -25,7 +25,7 @@ use redquorum_scenario::client_protocol::{
     Capability, ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options,
     PROTOCOL, Request, announced, shown,
 };
-use redquorum_scenario::history::{Header, History, Ns, Phase, Record};
+use redquorum_scenario::history::{Header, History, Ns, Phase, Record, left_of_each};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
 use redquorum_scenario::{Fault, Scenario, SetsClock};
@@ -489,8 +489,7 @@ pub(crate) struct Key {
 }
 
 /// The tokens that share a key and are not over, each with the rest of its time: the members of a
-/// sorted set, whose scores are their ends by the master's clock. The key ends with the last one.
-/// `None`: it is no such set.
+/// sorted set, whose scores are their ends by the master's clock. `None`: it is no such set.
 fn shared_tokens(members: &RespValue, ttl_ms: Option<u64>) -> Option<Vec<(Vec<u8>, u64)>> {
     let RespValue::Array(members) = members else { return None };
     let (pairs, []) = members.as_chunks() else { return None };
@@ -499,9 +498,8 @@ fn shared_tokens(members: &RespValue, ttl_ms: Option<u64>) -> Option<Vec<(Vec<u8
         _ => None,
     });
     let ends: Vec<(Vec<u8>, u64)> = ends.collect::<Option<_>>()?;
-    let (last, ttl_ms) = (ends.iter().map(|(_, end)| *end).max()?, ttl_ms?);
-    let left = |(token, end)| Some((token, ttl_ms.checked_sub(last - end)?));
-    Some(ends.into_iter().filter_map(left).collect())
+    let ttl_ms = ttl_ms.filter(|_| !ends.is_empty())?;
+    Some(left_of_each(ends, ttl_ms).collect())
 }
 
 /// All keys of a master, or why the master could not be asked. Leaves out the lock's own keys that
