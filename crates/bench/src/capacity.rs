@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use redquorum::{Builder, Lease, Redlock};
 use redquorum_rig::Masters;
 
-use crate::contender::{PATIENCE, build, builder, commands, ready};
+use crate::contender::{PATIENCE, build, builder, commands};
 use crate::crowd::{info, reset_counts};
 use crate::worker::{self, Worker};
 
@@ -129,9 +129,6 @@ fn row(masters: &Masters, mode: Mode) -> String {
 pub(crate) async fn hold(name: &str, urls: &[String]) -> ExitCode {
     let mode = MODES.iter().find(|mode| mode.name == name).expect("a known mode");
     let lock = build((mode.options)(builder(urls, TTL))).await;
-    // New masters of a guard are distrusted until they are marked.
-    lock.initialize_masters().await;
-    let lock = ready(lock).await;
     // Connections, scripts and buffers are there before the first measurement.
     let warm = take(&lock, mode, LEASES..LEASES + 4 * AT_ONCE).await;
     give_back(&lock, warm).await;

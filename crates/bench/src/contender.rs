@@ -167,14 +167,9 @@ impl Kind {
                 return Contender { kind: self, client: Client::Redquorum(lock), _held: held };
             }
             Self::Fair | Self::SharedFair => {
-                Client::Redquorum(ready(build(builder(urls, TTL).fair(true)).await).await)
+                Client::Redquorum(build(builder(urls, TTL).fair(true)).await)
             }
-            Self::Guarded => {
-                // A guard distrusts new masters until they are initialized.
-                let lock = build(builder(urls, TTL).restart_guard(TTL)).await;
-                lock.initialize_masters().await;
-                Client::Redquorum(ready(lock).await)
-            }
+            Self::Guarded => Client::Redquorum(build(builder(urls, TTL).restart_guard(TTL)).await),
             #[cfg(feature = "rslock")]
             Self::Rslock => Client::Rslock(rslock::LockManager::new(urls.to_vec())),
         };
@@ -193,20 +188,19 @@ async fn hold(lock: &Redlock) -> Vec<redquorum::Lease> {
 
 /// A lock on these masters, which are up.
 pub(crate) async fn connect(urls: &[String], ttl: Duration) -> Redlock {
-    ready(build(builder(urls, ttl)).await).await
+    build(builder(urls, ttl)).await
 }
 
 pub(crate) fn builder(urls: &[String], ttl: Duration) -> Builder {
     Redlock::builder().masters(urls).ttl(ttl)
 }
 
+/// Builds a lock, and waits until a quorum of masters answers, which takes longer than a node
+/// timeout on a machine that is busy with other things.
 pub(crate) async fn build(builder: Builder) -> Redlock {
-    builder.build().await.expect("its options are good")
-}
-
-/// Waits until a quorum of masters answers, which takes longer than a node timeout on a machine
-/// that is busy with other things.
-pub(crate) async fn ready(lock: Redlock) -> Redlock {
+    let lock = builder.build().await.expect("its options are good");
+    // A guard distrusts new masters until they are initialized.
+    lock.initialize_masters().await;
     let answers = async { while !lock.health().await.has_quorum() {} };
     tokio::time::timeout(PATIENCE, answers).await.expect("five masters are up");
     lock
