@@ -49,6 +49,16 @@ impl Acquire {
         Self(Request::new(lock_state, resource))
     }
 
+    /// How long it waits.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        self.0.longest_wait()
+    }
+
+    /// The same request for another resource.
+    pub(crate) fn of(&self, key: &Key) -> Self {
+        Self(Request { key: Ok(key.clone()), ..self.0.clone() })
+    }
+
     /// Asks for a lease with a [fencing token](Lease::fencing_token): a number that grows with
     /// every grant, by which the resource itself can refuse a client that comes too late.
     ///
@@ -242,6 +252,10 @@ impl TryAcquire {
 }
 
 impl Request {
+    fn longest_wait(&self) -> Duration {
+        self.wait.unwrap_or(self.lock_state.wait)
+    }
+
     fn new(lock_state: &Arc<LockState>, resource: &[u8]) -> Self {
         let (lock_state, key) = (lock_state.clone(), lock_state.key(resource));
         Self {
@@ -266,7 +280,7 @@ impl Request {
             let resource = self.lock_state.resource(&key).to_vec();
             AcquireError::Options { resource, error }
         })?;
-        let wait = self.wait.unwrap_or(self.lock_state.wait);
+        let wait = self.longest_wait();
         let extend = self.ttl.is_some() || !self.at_least.is_zero();
         let reentry = self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend });
         let explain = self.explain;

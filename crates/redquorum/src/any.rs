@@ -6,9 +6,12 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use redquorum_protocol::Key;
+
 use crate::acquire::Acquire;
 use crate::clock::Deadline;
 use crate::error::{AcquireError, RunError};
+use crate::holder::HeldBy;
 use crate::lease::Lease;
 use crate::redlock::Redlock;
 
@@ -25,17 +28,9 @@ const MOST: usize = 100;
 #[must_use = "nothing is sent before the request is awaited"]
 pub struct AcquireAny {
     lock: Redlock,
-    resources: Vec<Vec<u8>>,
-    options: Options,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Options {
-    ttl: Option<Duration>,
-    wait: Option<Duration>,
-    at_least: Duration,
-    fenced: bool,
-    shared: bool,
+    keys: Vec<Result<Key, AcquireError>>,
+    /// The request for each of them.
+    request: Acquire,
 }
 
 impl AcquireAny {
@@ -44,39 +39,39 @@ impl AcquireAny {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        let resources = resources.into_iter().map(|name| name.as_ref().to_vec()).collect();
-        Self { lock: lock.clone(), resources, options: Options::default() }
+        let keys = resources.into_iter().map(|name| lock.lock_state.key(name.as_ref())).collect();
+        Self { lock: lock.clone(), keys, request: lock.acquire([]) }
     }
 
     /// Asks for a lease with a fencing token: see [`Acquire::fenced`]. Tokens of different
     /// resources are not comparable.
-    pub const fn fenced(mut self) -> Self {
-        self.options.fenced = true;
+    pub fn fenced(mut self) -> Self {
+        self.request = self.request.fenced();
         self
     }
 
     /// Asks for a lease that others may share: see [`Acquire::shared`].
-    pub const fn shared(mut self) -> Self {
-        self.options.shared = true;
+    pub fn shared(mut self) -> Self {
+        self.request = self.request.shared();
         self
     }
 
     /// The TTL of the lease: see [`Acquire::ttl`].
-    pub const fn ttl(mut self, ttl: Duration) -> Self {
-        self.options.ttl = Some(ttl);
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.request = self.request.ttl(ttl);
         self
     }
 
     /// How long to wait while all resources are taken, or no quorum answers: see
     /// [`Acquire::wait`]. Zero looks once.
-    pub const fn wait(mut self, wait: Duration) -> Self {
-        self.options.wait = Some(wait);
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.request = self.request.wait(wait);
         self
     }
 
     /// Keeps others out for at least this long: see [`Acquire::at_least`].
-    pub const fn at_least(mut self, at_least: Duration) -> Self {
-        self.options.at_least = at_least;
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.request = self.request.at_least(at_least);
         self
     }
 
@@ -97,53 +92,42 @@ impl AcquireAny {
         lease.run_and_release(max_hold, work).await
     }
 
-    /// The request for one of the resources.
-    fn acquire(&self, resource: &[u8], wait: Duration) -> Acquire {
-        let Options { ttl, at_least, fenced, shared, .. } = self.options;
-        let request = self.lock.acquire(resource).wait(wait).at_least(at_least);
-        let request = ttl.map_or_else(|| request.clone(), |ttl| request.clone().ttl(ttl));
-        let request = if fenced { request.fenced() } else { request };
-        if shared { request.shared() } else { request }
-    }
-
-    async fn send(mut self) -> Result<Lease, AcquireError> {
-        let resources = self.resources.len();
+    async fn send(self) -> Result<Lease, AcquireError> {
+        let resources = self.keys.len();
         if resources == 0 {
             return Err(AcquireError::NoResources);
         }
         if resources > MOST {
             return Err(AcquireError::TooManyResources { resources, most: MOST });
         }
-        let lock_state = self.lock.lock_state.clone();
-        let mut names = BTreeSet::new();
-        for resource in &self.resources {
-            if !names.insert(lock_state.key(resource)?) {
-                return Err(AcquireError::NamedTwice { resource: resource.clone() });
-            }
+        let lock_state = &self.lock.lock_state;
+        let mut keys = self.keys.into_iter().collect::<Result<Vec<Key>, _>>()?;
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = keys.iter().find(|key| !seen.insert(*key)) {
+            return Err(AcquireError::NamedTwice { resource: lock_state.resource(twice).to_vec() });
         }
         if lock_state.shared.is_forked() {
             return Err(AcquireError::Forked);
         }
         let clock = lock_state.clock;
-        let end =
-            Deadline::new(clock, clock.now().plus(self.options.wait.unwrap_or(lock_state.wait)));
+        let end = Deadline::new(clock, clock.now().plus(self.request.longest_wait()));
         // Clients that ask at the same time begin with different resources.
         let first = lock_state.shared.with_rng(|rng| rng.random()) % resources as u64;
-        self.resources.rotate_left(usize::try_from(first).unwrap_or(0));
+        keys.rotate_left(usize::try_from(first).unwrap_or(0));
+        let request = |key: &Key, wait| self.request.of(key).wait(wait);
 
         // Most likely the first one is free: one round trip.
-        let mut refused = match self.acquire(&self.resources[0], Duration::ZERO).await {
+        let mut refused = match request(&keys[0], Duration::ZERO).await {
             Err(error) if error.is_retryable() => error,
             result => return result,
         };
         // Who is free of the others? Nobody is kept out meanwhile.
-        let others = self.resources[1..].iter().map(|name| self.lock.holder(name.clone()));
-        for (at, held) in (1..).zip(all(others).await) {
-            if held?.is_free() {
-                match self.acquire(&self.resources[at], Duration::ZERO).await {
-                    Err(error) if error.is_retryable() => refused = error,
-                    result => return result,
-                }
+        let others = &keys[1..];
+        let looks = all(others.iter().map(|key| HeldBy::look(lock_state, key))).await;
+        for (key, _) in others.iter().zip(looks).filter(|(_, held)| held.is_free()) {
+            match request(key, Duration::ZERO).await {
+                Err(error) if error.is_retryable() => refused = error,
+                result => return result,
             }
         }
         let left = end.remaining();
@@ -152,7 +136,7 @@ impl AcquireAny {
         }
         // All are taken. It waits for each, as other waiters do, and the first that is given back
         // ends the wait for the others.
-        first_granted(self.resources.iter().map(|name| self.acquire(name, left))).await
+        first_granted(keys.iter().map(|key| request(key, left))).await
     }
 }
 

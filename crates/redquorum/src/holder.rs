@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use redquorum_protocol::Client;
+use redquorum_protocol::{Client, Key};
 
 use crate::error::AcquireError;
 use crate::health::ask;
 use crate::redlock::Redlock;
 use crate::report::{Holder, MasterOutcome, Report};
+use crate::shared::LockState;
 
 /// Who held a resource when the masters replied. Made by [`Redlock::holder`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,17 @@ pub struct HeldBy {
 }
 
 impl HeldBy {
+    /// Asks the masters. This process has built the lock.
+    pub(crate) async fn look(lock_state: &LockState, key: &Key) -> Self {
+        // No key has this token, so no command with it changes any.
+        let token = lock_state.shared.with_rng(|rng| rng.token());
+        let votes = ask(lock_state, |client: &mut Client, node, request, cx| {
+            client.ask_holder(node, request, (key.clone(), token), cx);
+        });
+        let report = lock_state.report(&votes.await);
+        Self { report, quorum: lock_state.config.quorum() }
+    }
+
     /// The holder that a quorum of masters named, with the time for which a quorum of them keeps
     /// its key: a lease is over by then, unless it is extended. Of those that share a resource, it
     /// is one that a master named.
@@ -117,13 +129,6 @@ impl Redlock {
         if lock_state.shared.is_forked() {
             return Err(AcquireError::Forked);
         }
-        // No key has this token, so no command with it changes any.
-        let token = lock_state.shared.with_rng(|rng| rng.token());
-        let votes = ask(lock_state, |client: &mut Client, node, request, cx| {
-            client.ask_holder(node, request, (key.clone(), token), cx);
-        });
-        let votes = votes.await;
-        let quorum = lock_state.config.quorum();
-        Ok(HeldBy { report: lock_state.report(&votes), quorum })
+        Ok(HeldBy::look(lock_state, &key).await)
     }
 }

@@ -44,8 +44,8 @@ impl Redlock {
     /// not lead for ever. Then `work` is dropped at its next await. After a pause, as between two
     /// [attempts](crate::Builder::retry), the client stands again, and `work` is called anew for
     /// the next term. A failed renewal alone ends no term: the watchdog repeats it until the
-    /// deadline.
-    /// While another client leads, or no quorum of masters answers, the client waits, for any time.
+    /// deadline. While another client leads, or no quorum of masters answers, the client waits, for
+    /// any time.
     ///
     /// `work` gets the [`Leadership`]: the number of its term, and a [signal](LossSignal) for tasks
     /// and threads that it starts. Dropping `work` does not stop these: see [`Lease::run`].

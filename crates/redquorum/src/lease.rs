@@ -85,9 +85,10 @@ impl Lease {
         let counters = &claim.lock_state.shared.counters;
         counters.waits[0].record(waited);
         counters.acquired.add();
-        let (certifications, fencing_token, report) = claim
-            .hold(|hold| (hold.certifications(), hold.fencing_token(), claim.report(hold.votes())));
-        let token = claim.hold(Hold::token);
+        let (certifications, token, fencing_token, report) = claim.hold(|hold| {
+            let report = claim.report(hold.votes());
+            (hold.certifications(), hold.token(), hold.fencing_token(), report)
+        });
         if certifications > 0 {
             counters.certified.add();
         }

@@ -353,7 +353,8 @@ impl Shared {
         drop(caller);
     }
 
-    /// Sends each master a question about itself. The replies come in the order of the masters.
+    /// Sends each master a question about itself or a resource. The replies come in the order of
+    /// the masters.
     pub(crate) fn ask(
         &self,
         question: impl Fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),

@@ -7,24 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use redquorum::memory::Masters;
-use redquorum::{AcquireError, Redlock};
+use redquorum::AcquireError;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, keys, poll_once, replies, settle, take};
+use crate::support::{
+    MS, NODE_TIMEOUT, S, TTL, bed, keys, poll_once, processes, replies, settle, take,
+};
 
 const PRINTERS: [&str; 3] = ["printer:1", "printer:2", "printer:3"];
-
-/// Locks of processes of their own.
-async fn processes(count: usize) -> (Masters, Vec<Redlock>) {
-    let masters = Masters::new(5);
-    let mut locks = Vec::new();
-    for _ in 0..count {
-        locks.push(masters.builder().build().await.unwrap());
-    }
-    (masters, locks)
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_free_one_costs_what_a_lease_of_it_costs() {
@@ -41,7 +32,7 @@ async fn a_free_one_costs_what_a_lease_of_it_costs() {
 async fn the_one_that_is_free_is_found_at_once_wherever_it_begins() {
     for free in PRINTERS {
         for _ in 0..10 {
-            let (masters, locks) = processes(2).await;
+            let (masters, locks) = processes(2, |lock| lock).await;
             let mut held = Vec::new();
             for name in PRINTERS.iter().filter(|name| **name != free) {
                 held.push(take(&locks[0], name).await);
@@ -65,7 +56,7 @@ async fn the_one_that_is_free_is_found_at_once_wherever_it_begins() {
 #[tokio::test(start_paused = true)]
 async fn if_all_are_taken_the_first_that_is_given_back_ends_the_wait() {
     for (first, name) in PRINTERS.into_iter().enumerate() {
-        let (masters, locks) = processes(2).await;
+        let (masters, locks) = processes(2, |lock| lock).await;
         let mut held = Vec::new();
         for name in PRINTERS {
             held.push(locks[0].acquire(name).ttl(600 * S).await.unwrap());
@@ -93,7 +84,7 @@ async fn if_all_are_taken_the_first_that_is_given_back_ends_the_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_semaphore_lets_so_many_in_and_no_more_and_all_get_their_turn() {
     const PERMITS: usize = 3;
-    let (masters, locks) = processes(4).await;
+    let (masters, locks) = processes(4, |lock| lock).await;
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let start = Instant::now();
     let mut tasks = JoinSet::new();
@@ -123,7 +114,7 @@ async fn a_semaphore_lets_so_many_in_and_no_more_and_all_get_their_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_a_slot_alone_counts_as_a_permit() {
-    let (_masters, locks) = processes(2).await;
+    let (_masters, locks) = processes(2, |lock| lock).await;
     let _slot = take(&locks[0], "gpu:permit:1").await;
     let semaphore = locks[1].semaphore("gpu", 2);
     let permit = semaphore.acquire().await.unwrap();
@@ -136,7 +127,7 @@ async fn a_lease_of_a_slot_alone_counts_as_a_permit() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_leaves_nothing() {
     for polls in 0..12 {
-        let (masters, locks) = processes(2).await;
+        let (masters, locks) = processes(2, |lock| lock).await;
         let mut held = Vec::new();
         for name in &PRINTERS[..2] {
             held.push(take(&locks[0], name).await);

@@ -6,28 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use redquorum::memory::Masters;
 use redquorum::{AcquireError, BadOption, Leadership, Redlock};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{MS, S, TTL, VALIDITY, bed, settle};
+use crate::support::{MS, S, TTL, VALIDITY, bed, processes, settle};
 
 const TERM: Duration = Duration::from_secs(60);
 
-/// Candidates in processes of their own.
-async fn candidates(count: usize) -> (Masters, Vec<Redlock>) {
-    let masters = Masters::new(5);
-    let mut locks = Vec::new();
-    for _ in 0..count {
-        locks.push(masters.builder().build().await.unwrap());
-    }
-    (masters, locks)
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_leader_resigns_with_a_result_and_another_one_leads() {
-    let (_masters, locks) = candidates(5).await;
+    let (_masters, locks) = processes(5, |lock| lock).await;
     let (leaders, terms) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
     let mut tasks = JoinSet::new();
     for (number, lock) in locks.into_iter().enumerate() {
@@ -114,7 +103,7 @@ async fn a_failed_renewal_ends_no_term_and_a_lost_one_is_followed_by_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_term_ends_in_time_and_others_get_their_turn() {
-    let (_masters, locks) = candidates(3).await;
+    let (_masters, locks) = processes(3, |lock| lock).await;
     let tasks = LocalSet::new();
     let all: Vec<_> = locks.iter().map(|lock| Steady::start(&tasks, lock, 3 * TTL)).collect();
     tasks
@@ -132,7 +121,7 @@ async fn a_term_ends_in_time_and_others_get_their_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_candidature_that_is_dropped_frees_the_place_at_once() {
-    let (_masters, locks) = candidates(2).await;
+    let (_masters, locks) = processes(2, |lock| lock).await;
     let forever = async |_: Leadership| std::future::pending::<()>().await;
     assert!(timeout(S, locks[0].lead("leader", TERM, forever)).await.is_err(), "it leads");
     settle().await;

@@ -4,13 +4,12 @@ use std::future::IntoFuture;
 use std::pin::pin;
 use std::time::Duration;
 
-use redquorum::memory::Masters;
 use redquorum::{AcquireError, BadOption, Builder, Lease, Outcome, Owner, Redlock};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    MS, NODE_TIMEOUT, S, TTL, VALIDITY, bed, keys, poll_once, replies, settle, take,
+    MS, NODE_TIMEOUT, S, TTL, VALIDITY, bed, keys, poll_once, processes, replies, settle, take,
 };
 use crate::vanished::Machine;
 
@@ -24,16 +23,6 @@ async fn is_taken(lock: &Redlock) -> bool {
 
 async fn refuses_readers(lock: &Redlock) -> bool {
     lock.try_acquire("r").shared().await.unwrap().is_none()
-}
-
-/// As many processes as asked for, on one set of masters.
-async fn processes(count: usize, with: impl Fn(Builder) -> Builder) -> (Masters, Vec<Redlock>) {
-    let masters = Masters::new(5);
-    let mut locks = Vec::new();
-    for _ in 0..count {
-        locks.push(with(masters.builder()).build().await.unwrap());
-    }
-    (masters, locks)
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redquorum::connect::{Connecting, Connection, Node};
 use redquorum::memory::Masters;
-use redquorum::{Lease, Redlock};
+use redquorum::{Builder, Lease, Redlock};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -22,6 +22,19 @@ pub(crate) async fn bed(count: usize) -> (Masters, Redlock) {
     let masters = Masters::new(count);
     let lock = masters.builder().build().await.unwrap();
     (masters, lock)
+}
+
+/// As many processes as asked for, on one set of masters.
+pub(crate) async fn processes(
+    count: usize,
+    with: impl Fn(Builder) -> Builder,
+) -> (Masters, Vec<Redlock>) {
+    let masters = Masters::new(5);
+    let mut locks = Vec::new();
+    for _ in 0..count {
+        locks.push(with(masters.builder()).build().await.unwrap());
+    }
+    (masters, locks)
 }
 
 pub(crate) fn holding(masters: &Masters, count: usize, key: &str) -> Vec<usize> {
