@@ -58,8 +58,8 @@ pub mod report;
 
 /// Compiles the snippets of the document.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/from-redisson.md")]
-struct FromRedisson;
+#[doc = include_str!("../../docs/coming-from.md")]
+struct ComingFrom;
 
 /// Stamps: readings of `CLOCK_MONOTONIC` in nanoseconds, which all processes of one machine share.
 pub mod stamp {
