@@ -96,6 +96,7 @@ pub(crate) async fn build(builder: Builder, options: &Options) -> Result<Redlock
     let millis = |ms: Option<u64>| ms.map(Duration::from_millis);
     let builder = set(builder, millis(options.restart_guard_ms), Builder::restart_guard);
     let builder = set(builder, millis(options.clock_guard_ms), Builder::clock_guard);
+    let builder = set(builder, options.name.as_deref(), Builder::name);
     let builder = set(builder, options.masters_id.as_deref(), Builder::masters_id);
     builder.build().await.map_err(|why| why.to_string())
 }

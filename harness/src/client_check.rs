@@ -53,6 +53,7 @@ const OPTIONS: Options = Options {
     wake_ups: true,
     fair: false,
     masters_id: None,
+    name: None,
 };
 
 /// The observation of a check that found no fault; or why the check ended without one.

@@ -87,12 +87,6 @@ pub(crate) struct Context<'a> {
     pub(crate) out: &'a mut Vec<Effect>,
 }
 
-/// A token for one attempt.
-fn fresh(config: LockConfig, rng: &mut dyn Rng) -> Token {
-    let token = rng.token();
-    if config.is_shared() { token.shared() } else { token }
-}
-
 /// The machine of one acquire.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acquire {
@@ -152,7 +146,7 @@ impl Acquire {
             give_up: cx.now.plus(policy.wait),
             explain: policy.explain,
             attempt: 0,
-            token: fresh(config, cx.rng),
+            token: config.token(cx.rng.token()),
             votes: Votes::open(config.nodes(), cx.now),
             clocks: Vec::new(),
             certification: None,
@@ -181,7 +175,7 @@ impl Acquire {
 
     /// Attempts again, under a fresh token (R4).
     fn again(&mut self, first: Option<NodeId>, cx: &mut Context<'_>) {
-        self.token = fresh(self.config, cx.rng);
+        self.token = self.config.token(cx.rng.token());
         self.ask(first, cx);
     }
 

@@ -8,6 +8,9 @@ use crate::quorum::MAX_NODES;
 /// The longest name of a connection, in bytes.
 pub(crate) const MAX_CLIENT_NAME: usize = 128;
 
+/// The longest name of a holder, in bytes.
+pub const MAX_HOLDER_NAME: usize = 40;
+
 /// The longest TTL: a day. To hold a lock longer, extend the lease.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -64,6 +67,8 @@ pub enum BadOption {
     TtlTooShort { ttl: Duration, drift: Duration, node_timeout: Duration },
     /// Redis does not take this name for connections, or would not show it as one word.
     ClientName,
+    /// The name of the holder is empty, too long, or has control characters.
+    HolderName,
     /// An owner asks for a fencing token, but holds the resource without one.
     HeldUnfenced,
     /// An owner asks for an exclusive lease, but holds a shared one.
@@ -164,6 +169,11 @@ impl fmt::Display for BadOption {
                 f,
                 "a client name must be one word of ASCII letters, digits and signs, of at most \
                  {MAX_CLIENT_NAME} bytes, since Redis refuses others"
+            ),
+            Self::HolderName => write!(
+                f,
+                "a holder's name must be text of 1 to {MAX_HOLDER_NAME} bytes without control \
+                 characters, since it is a part of every key's value"
             ),
             Self::HeldUnfenced => f.write_str(
                 "this owner holds the resource without a fencing token, and a lease gets none later: ask \

@@ -59,7 +59,7 @@ pub mod wire;
 
 pub use acquire::{Acquire, Failure, Turn, WaitPolicy};
 pub use backoff::{Backoff, splitmix64};
-pub use bad_option::{BadOption, MAX_FENCING_COUNTER_TTL, MAX_TTL};
+pub use bad_option::{BadOption, MAX_FENCING_COUNTER_TTL, MAX_HOLDER_NAME, MAX_TTL};
 pub use claim::{Claim, Input};
 pub use client::{
     AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, OwnerId,
@@ -76,6 +76,6 @@ pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
 pub use reading::Reading;
 pub use release::{Outcome, Release};
 pub use time::Time;
-pub use token::{TOKEN_LEN, Token};
+pub use token::{HolderName, TOKEN_LEN, Token};
 pub use vote::{Cause, Holder, Reply, Vote, Votes, verdict};
 pub use waiter::{Position, Waiter, WaiterId};

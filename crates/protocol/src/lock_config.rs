@@ -6,6 +6,7 @@ use crate::bad_option::{BadOption, MAX_FENCING_COUNTER_TTL, MAX_TTL};
 use crate::effect::{Fence, MAX_NUMBER};
 use crate::quorum::{MAX_NODES, quorum};
 use crate::time::{Time, millis};
+use crate::token::{HolderName, Token};
 
 /// The least drift: the resolution with which Redis expires keys.
 const MIN_DRIFT: Duration = Duration::from_millis(1);
@@ -53,6 +54,7 @@ pub struct LockConfig {
     node_timeout: Duration,
     fencing: Option<Duration>,
     shared: bool,
+    name: Option<HolderName>,
     /// The longest TTL on which a guard relies.
     max_ttl: Option<Duration>,
     /// How much a master's clock may gain unnoticed.
@@ -102,6 +104,7 @@ impl LockConfig {
             node_timeout,
             fencing: None,
             shared: false,
+            name: None,
             max_ttl: None,
             clock_bound: Duration::ZERO,
         })
@@ -183,6 +186,11 @@ impl LockConfig {
         Ok(Self { shared: true, ..self })
     }
 
+    /// This config for leases that show this name, as a part of their tokens.
+    pub const fn with_name(self, name: HolderName) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
     /// This config under a guard. The guard is safe only if no key has a longer TTL than `max_ttl`:
     /// see [`Guard`](crate::Guard).
     ///
@@ -218,9 +226,15 @@ impl LockConfig {
         self.clock_bound
     }
 
-    /// This config, fenced or shared as another one is.
+    /// This config, fenced, shared and named as another one is.
     pub(crate) const fn of_the_kind_of(self, other: Self) -> Self {
-        Self { fencing: other.fencing, shared: other.shared, ..self }
+        Self { fencing: other.fencing, shared: other.shared, name: other.name, ..self }
+    }
+
+    /// The token of an attempt with these random bytes.
+    pub(crate) fn token(self, random: Token) -> Token {
+        let token = if self.shared { random.shared() } else { random };
+        self.name.map_or(token, |name| token.named(name))
     }
 
     /// The fence that a master receives for its counter, if the lease has a fencing token.

@@ -82,6 +82,14 @@ pub enum Holder {
 }
 
 impl Holder {
+    /// The name of the client that holds the lease, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Lease { token, .. } => token.name(),
+            _ => None,
+        }
+    }
+
     /// Whether it is a shared lease, which others may hold, too.
     pub const fn is_shared(&self) -> bool {
         matches!(self, Self::Lease { token, .. } if token.is_shared())
@@ -93,14 +101,17 @@ impl fmt::Display for Holder {
         match self {
             Self::NotAsked => f.write_str("held by another"),
             Self::Waiter => f.write_str("refused, since a waiter comes first"),
-            Self::Lease { left_ms, token } if token.is_shared() => {
-                write!(
-                    f,
-                    "shared by token {token:?}, and others for less, for another {left_ms} ms"
-                )
-            }
             Self::Lease { left_ms, token } => {
-                write!(f, "held by token {token:?} for another {left_ms} ms")
+                let [how, others] = if token.is_shared() {
+                    ["shared", ", and others for less,"]
+                } else {
+                    ["held", ""]
+                };
+                write!(f, "{how} by ")?;
+                if let Some(name) = token.name() {
+                    write!(f, "{name:?}, ")?;
+                }
+                write!(f, "token {token:?}{others} for another {left_ms} ms")
             }
             Self::Foreign { left_ms } => {
                 write!(f, "held by a value that is no lease, for another {left_ms} ms")

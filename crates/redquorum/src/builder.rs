@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{CLIENT_NAME, is_client_name};
 use redquorum_protocol::{
-    Backoff, BadOption, Bounds, ClientConfig, Drift, Fingerprint, Guard, LockConfig, NodeId,
+    Backoff, BadOption, Bounds, ClientConfig, Drift, Fingerprint, Guard, HolderName, LockConfig,
+    NodeId,
 };
 use tokio::runtime::Handle;
 #[cfg(feature = "tls")]
@@ -49,6 +50,7 @@ pub struct Builder {
     clock_guard: Option<Duration>,
     masters_id: Option<String>,
     client_name: String,
+    name: Option<String>,
     prefix: Vec<u8>,
     retry: Box<dyn RetryPolicy>,
     wake_ups: bool,
@@ -78,6 +80,7 @@ impl Default for Builder {
             clock_guard: None,
             masters_id: None,
             client_name: CLIENT_NAME.into(),
+            name: None,
             prefix: Vec::new(),
             retry: Box::new(Backoff::default()),
             wake_ups: true,
@@ -327,6 +330,23 @@ impl Builder {
         self
     }
 
+    /// The name of the holder, for the leases of this lock: for instance `billing-7`, or a host and
+    /// a process id. Text of 1 to 40 bytes without control characters. Default: none.
+    ///
+    /// Everybody else can then see who has a resource: in the report of
+    /// [`Taken`](crate::AcquireError::Taken), by [`holder`](Redlock::holder), or by `redis-cli
+    /// GET`. The name is a part of the key's value, so it needs no further key or command. It does
+    /// not decide who owns the lease: two clients may have the same one.
+    ///
+    /// ```
+    /// let name = format!("{}/{}", "web-3", std::process::id());
+    /// let builder = redquorum::Redlock::builder().name(name);
+    /// ```
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// The bytes in front of every resource in its key, without a separator. They count towards the
     /// 1 MiB that a key may have. Default: none.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
@@ -499,6 +519,9 @@ impl Builder {
         if !is_client_name(&self.client_name) {
             return Err(BadOption::ClientName);
         }
+        if let Some(name) = &self.name {
+            config = config.with_name(HolderName::new(name)?);
+        }
         self.retry.check()?;
         Ok((config, guard))
     }
@@ -620,6 +643,7 @@ impl fmt::Debug for Builder {
             .field("clock_guard", &self.clock_guard)
             .field("masters_id", &self.masters_id)
             .field("client_name", &self.client_name)
+            .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }

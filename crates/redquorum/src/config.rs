@@ -34,7 +34,7 @@ use crate::node::Node;
 /// | `masters` | list of URLs, or one string with commas between | [`masters`](Builder::masters) |
 /// | `ttl`, `wait`, `lock-delay`, `node-timeout`, `connect-timeout`, `restart-guard`, `clock-guard`, `fencing-counter-ttl` | time such as `"10s"`, `"250ms"` or `"1h 30m"` | the option of that name |
 /// | `drift-ppm`, `drift` | number; time | [`drift`](Builder::drift) |
-/// | `masters-id`, `client-name`, `prefix` | text | the option of that name |
+/// | `masters-id`, `client-name`, `name`, `prefix` | text | the option of that name |
 /// | `wake-ups`, `fair`, `require-quorum` | `true` or `false` | the option of that name |
 ///
 /// Every key may be left out. An unknown key is an error. [`build`](Builder::build) checks bounds.
@@ -159,6 +159,7 @@ options! {
     drift_fixed "drift" time: Duration;
     masters_id "masters-id" text: String;
     client_name "client-name" text: String;
+    name "name" text: String;
     prefix "prefix" text: String;
     wake_ups "wake-ups" flag: bool;
     fair "fair" flag: bool;

@@ -60,6 +60,8 @@ pub struct Options {
     /// among the features of the client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fair: bool,
+    /// The name of the holder, for the leases of this process. A client may ignore it.
+    pub name: Option<String>,
     /// The name of the set of masters, given with a guard. The client cannot use the addresses for
     /// this: they are its own proxies.
     pub masters_id: Option<String>,
@@ -626,6 +628,7 @@ impl Options {
             lock_delay_ms: millis(lock.lock_delay.0),
             wake_ups: lock.wake_ups,
             fair: lock.fair,
+            name: lock.names.then(|| process.to_owned()),
             masters_id: lock.guard.map(|_| scenario.masters_id_of(process)),
         }
     }

@@ -142,6 +142,9 @@ pub struct Lock {
     /// requests. Default no.
     #[serde(skip_serializing_if = "is_default")]
     pub fair: bool,
+    /// Whether leases show the names of their processes as those of their holders. Default no.
+    #[serde(skip_serializing_if = "is_default")]
+    pub names: bool,
     /// The restart guard: clients distrust masters that may have forgotten leases. The value is the
     /// longest TTL of any of these leases. Default: no guard; clients trust these masters.
     #[serde(rename = "restart-guard")]
@@ -189,6 +192,7 @@ impl Default for Lock {
             fencing: false,
             wake_ups: true,
             fair: false,
+            names: false,
             guard: None,
             clock_guard: None,
             initialized: true,

@@ -97,6 +97,8 @@ impl Space {
             tape.span(|tape| faults::add_late(tape, all));
             tape.span(|tape| clients::know_other_masters(tape, all));
         }
+        // A name is a part of what masters compare.
+        all.lock.names = tape.chance(1, 4);
         tape.span(|tape| leave_out(tape, all));
         scenario
     }

@@ -19,8 +19,8 @@ use self::multi_lock::{Group, MultiRelease};
 use redquorum_protocol::wire::{Command, Expect, Greeting};
 use redquorum_protocol::{
     AcquireRequest, BadOption, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
-    ClientEffect, Context, Drift, Fingerprint, Guard, Hold, Input, Key, Link, LockConfig, NodeId,
-    Progress, Reentry, Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
+    ClientEffect, Context, Drift, Fingerprint, Guard, Hold, HolderName, Input, Key, Link,
+    LockConfig, NodeId, Progress, Reentry, Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
 };
 use redquorum_redis_model::Value;
 use redquorum_scenario::client_leases::{ClientLeases, LeaseKey};
@@ -530,6 +530,10 @@ impl<K: Conduct> Process<K> {
             None => config,
         };
         let config = if shared { config.with_sharing()? } else { config };
+        let config = match &options.name {
+            Some(name) => config.with_name(HolderName::new(name)?),
+            None => config,
+        };
         if options.fencing { config.with_fencing(FENCING_COUNTER_TTL) } else { Ok(config) }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{
-    Fence, Key, MAX_NUMBER, Position, RunId, Token, Waiter, WaiterId, WakeUp, splitmix64,
+    Fence, HolderName, Key, MAX_HOLDER_NAME, MAX_NUMBER, Position, RunId, Token, Waiter, WaiterId,
+    WakeUp, splitmix64,
 };
 use redquorum_redis_model::{Persistence, Request, ScriptMutant};
 
@@ -120,7 +121,10 @@ pub(crate) fn key(number: usize) -> Key {
 
 fn token(random: &mut Random) -> Token {
     let token = Token::new([random.of(&[0, 1, b'\n', 0xfe]); 20]);
-    if random.below(3) == 0 { token.shared() } else { token }
+    let token = if random.below(3) == 0 { token.shared() } else { token };
+    let longest = "n".repeat(MAX_HOLDER_NAME);
+    let name = HolderName::new(random.of(&["a", "web-3/71 ü", &longest]));
+    if random.below(3) == 0 { token.named(name.expect("a name")) } else { token }
 }
 
 /// How long a key lives, or one of its shared tokens. No client asks for a shared one with a TTL

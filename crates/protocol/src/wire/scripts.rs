@@ -20,15 +20,16 @@ pub const GUARD_SCRIPTS: [Script; 1] = [WATCH];
 /// an error if the key has another type. `shared` is then the shared token that ends last, if it is
 /// a sorted set of tokens. `shares` says whether the token `ARGV[1]` is a shared one.
 ///
-/// A sorted set whose last member is no shared token belongs to another program: it is never
-/// changed.
+/// The byte behind the 20 random ones of a shared token is an `s`, and then comes the end or a name
+/// after `@`. A sorted set whose last member is no shared token belongs to another program: it is
+/// never changed.
 macro_rules! holder {
     () => {
         "\
 local value, shared = redis.pcall('GET', KEYS[1]), nil
 if type(value) == 'table' then
   local last = redis.pcall('ZREVRANGE', KEYS[1], 0, 0)[1]
-  if last and #last == 21 and string.sub(last, 21) == 's' then shared = last end
+  if last and #last < 63 and string.sub(last .. '@', 21, 22) == 's@' then shared = last end
 end
 "
     };
@@ -195,7 +196,7 @@ pub const QUEUE: Script = Script {
         holder!(),
         other!(),
         "\
-local releases, ours, forbidden = #ARGV[1] < 32, false, false
+local releases, ours, forbidden = #ARGV[1] < 32 or string.find(ARGV[1], '@', 21, true), false, false
 if releases then
   if type(value) == 'table' and not shared then return value end
   if shared then
@@ -288,7 +289,7 @@ if type(value) == 'table' and not shared then return {position, before, left} en
 return {position, before, left, shared or string.sub(value, 1, 64)}
 "
     ),
-    sha1: "c5c9cc770870107d63468419218abd46d185ef8f",
+    sha1: "eb5f5dac0d05c26ac4ca2560311ce756160a82ec",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes
@@ -348,7 +349,7 @@ pub const KEEP: Script = Script {
         other!(),
         "\
 if type(value) == 'table' and not shared then return value end
-if #ARGV[1] == 21 and (shared or not value) then
+if string.sub(ARGV[1], 21, 21) == 's' and (shared or not value) then
 ",
         share!(),
         "\
@@ -375,7 +376,7 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 2
 "
     ),
-    sha1: "b10a26ddc9c455596e7c5a6a4d46198b755f9470",
+    sha1: "1cdae3204de51f5ab36b97c8efc6665e3f7d8603",
 };
 
 /// `SET NX PX`, and raises the counter if there is one. Returns the number of the grant, or 1
@@ -401,7 +402,7 @@ if guarded then
   if type(marker) == 'table' then return marker end
   if marker ~= ARGV[4] then return {string.sub(marker or '', 1, 257), now} end
 end
-if #ARGV[1] == 21 then
+if string.sub(ARGV[1], 21, 21) == 's' then
 ",
         holder!(),
         "\
@@ -426,7 +427,7 @@ redis.call('DEL', KEYS[1])
 return redis.error_reply(spent)
 "
     ),
-    sha1: "7851f61670074e84fab4da38c7016872024385df",
+    sha1: "890818c9e7cbfd5143667de6f72f2156efbf729d",
 };
 
 /// Raises the counter to at least a number, if the key is still ours, and returns the number at
@@ -444,7 +445,7 @@ end
 return other()
 "
     ),
-    sha1: "1b78629bad7a7c327be9d29bcf73125487124d0f",
+    sha1: "0197dd053e433b9a5e17b5f00f4422527c2e50d2",
 };
 
 /// Returns the boot marker `KEYS[1]` and the probation key `KEYS[2]`, each empty if there is none,

@@ -149,7 +149,7 @@ async fn stats_count_what_happened<C: Cluster>() {
 
 async fn a_look_at_the_holder_changes_nothing_on_a_master() {
     let masters = Real::start(3);
-    let lock = masters.lock().await;
+    let lock = masters.builder().name("billing-7").build().await.unwrap();
     let reader = lock.acquire("shared").shared().ttl(600 * S).await.unwrap();
     let writer = lock.acquire("alone").ttl(600 * S).await.unwrap();
     replied(&lock).await;
@@ -168,6 +168,9 @@ async fn a_look_at_the_holder_changes_nothing_on_a_master() {
         (1..=3).map(of).collect::<Vec<_>>()
     };
     let before = state();
+    // What an operator sees without this library.
+    let RespValue::Bulk(value) = masters.ask(1, "GET alone").unwrap() else { panic!("it is held") };
+    assert!(value.ends_with(b"@billing-7"), "{value:?}");
     for (name, holds) in names.iter().zip([true, true, true, true, false]) {
         let held = lock.holder(name).await.unwrap();
         assert_eq!((held.holder().is_some(), held.is_free()), (holds, !holds), "{name}: {held}");

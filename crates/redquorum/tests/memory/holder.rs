@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redquorum::AcquireError;
 use redquorum::report::{Holder, MasterOutcome};
+use redquorum::{AcquireError, Outcome};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, keys, settle, take};
@@ -78,4 +78,36 @@ async fn with_too_few_replies_nothing_is_said() {
 async fn a_name_that_is_none_is_an_error() {
     let (_masters, lock) = bed(3).await;
     assert!(matches!(lock.holder("").await, Err(AcquireError::Options { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_refused_sees_the_name_of_the_holder() {
+    let (masters, other) = bed(3).await;
+    let lock = masters.builder().name("billing-7 ü").build().await.unwrap();
+    let shared = lock.acquire("shared").shared().await.unwrap();
+    let lease = take(&lock, "r").await;
+    settle().await;
+    let [value, exclusive] = [masters.value(1, "r").unwrap(), b"@billing-7 \xc3\xbc".to_vec()];
+    assert_eq!((value.len(), &value[20..]), (20 + exclusive.len(), &exclusive[..]));
+    for (resource, lease) in [("r", &lease), ("shared", &shared)] {
+        let Err(AcquireError::Taken { report, .. }) = other.acquire(resource).wait(S).await else {
+            panic!("{resource} is held")
+        };
+        assert_eq!(report.holder().unwrap().name(), Some("billing-7 ü"));
+        let held = other.holder(resource).await.unwrap().to_string();
+        for text in [held, report.to_string()] {
+            assert!(text.contains("by \"billing-7 ü\", token "), "{text}");
+            assert!(text.contains(&lease.token_id()), "{text}");
+        }
+    }
+    // A name is no identity: another client with the same one does not have the lease.
+    let same = masters.builder().name("billing-7 ü").build().await.unwrap();
+    assert!(same.try_acquire("r").await.unwrap().is_none());
+    let third = same.acquire("shared").shared().await.unwrap();
+    assert_eq!(third.release().await.outcome, Outcome::Released);
+    assert!(lease.extend().await.is_ok() && shared.extend().await.is_ok());
+    for lease in [lease, shared] {
+        assert_eq!(lease.release().await.outcome, Outcome::Released);
+    }
+    assert_eq!(keys(&masters, 3), 0);
 }

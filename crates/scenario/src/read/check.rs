@@ -12,7 +12,7 @@ use crate::{
     AccessKind, Acquires, Cause, Client, Cluster, Expect, Fault, LeaseEffect, Length, Lock,
     NodeList, OwnGuard, Rounds, Scenario, Step, Variant, is_name_char,
 };
-use redquorum_protocol::{BadOption, Drift, Guard, LockConfig};
+use redquorum_protocol::{BadOption, Drift, Guard, HolderName, LockConfig, MAX_HOLDER_NAME};
 
 mod faults;
 
@@ -351,6 +351,12 @@ impl<'a> Run<'a> {
             self.own_guard(&place, client);
             self.of_one_process(index, &place, client);
             let own = if client.count > MOST_CLIENTS { Vec::new() } else { client.names() };
+            let mut shown = client.process.iter().chain(&own);
+            if self.lock.1.names && shown.any(|name| HolderName::new(name).is_err()) {
+                let message = format!("`{}` is too long for a lease to show", client.process());
+                let fix = format!("use at most {MAX_HOLDER_NAME} bytes, or leave out `names`");
+                self.wrong(&place.key("id"), message, fix);
+            }
             for name in own {
                 if let Some((_, first)) = names.iter().find(|(known, _)| *known == name) {
                     let (message, first) =

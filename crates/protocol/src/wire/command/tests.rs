@@ -5,6 +5,7 @@ use proptest::sample::select;
 
 use super::*;
 use crate::effect::MAX_NUMBER;
+use crate::token::HolderName;
 use crate::waiter::WaiterId;
 
 fn key() -> impl Strategy<Value = Key> {
@@ -12,7 +13,12 @@ fn key() -> impl Strategy<Value = Key> {
 }
 
 fn token() -> impl Strategy<Value = Token> {
-    any::<[u8; 20]>().prop_map(Token::new)
+    let name = prop::option::of("[^\\p{Cc}]{1,10}");
+    (any::<[u8; 20]>(), any::<bool>(), name).prop_map(|(random, shared, name)| {
+        let token = Token::new(random);
+        let token = if shared { token.shared() } else { token };
+        name.map_or(token, |name| token.named(HolderName::new(&name).expect("40 bytes")))
+    })
 }
 
 fn fence() -> impl Strategy<Value = Fence> {

@@ -86,6 +86,18 @@ async fn a_name_for_connections_is_one_word() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_of_the_holder_is_short_text() {
+    let [longest, too_long] = [40, 41].map(|length| "n".repeat(length));
+    for (name, fits) in
+        [("billing 7", true), (&longest, true), (&too_long, false), ("", false), ("a\tb", false)]
+    {
+        let built = Masters::new(1).builder().name(name).build().await;
+        let refused = matches!(built, Err(BuildError::Options(BadOption::HolderName)));
+        assert_eq!(!refused, fits, "{name:?}: {built:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_longest_of_everything_overflows_nowhere() {
     let masters = Masters::new(3);
     let builder = masters.builder().connect_timeout(Duration::MAX).wait(Duration::MAX);
