@@ -92,7 +92,7 @@ struct Grant {
 }
 
 /// The checks in their order, with the features without which they are skipped.
-const CHECKS: [(&str, &[Capability], Check); 28] = [
+const CHECKS: [(&str, &[Capability], Check); 29] = [
     ("ready", &[], checks::ready),
     ("acquire", &[], checks::acquire),
     ("stamps", &[], checks::stamps),
@@ -111,6 +111,7 @@ const CHECKS: [(&str, &[Capability], Check); 28] = [
     ("renews", &[Capability::Renews], checks::renews),
     ("again", &[Capability::Reenter], checks::again),
     ("several", &[Capability::Several], checks::several),
+    ("any", &[Capability::Any], checks::any),
     ("shared", &[Capability::Shared], checks::shared),
     ("lost", &[], checks::lost),
     ("expired lease", &[], checks::expired),

@@ -352,7 +352,9 @@ impl<'a> World<'a> {
                 world.locks.entry(client.process()).or_insert_with(|| Lock::new(list));
             }
             for step in &client.script {
-                step.acquires().for_each(|resource| world.know(resource));
+                if step.slots().len() == step.acquires().count() {
+                    step.acquires().for_each(|resource| world.know(resource));
+                }
             }
         }
         for Record { ns, event } in world.records {
@@ -560,7 +562,7 @@ impl<'a> Request<'a> {
 
     /// Whether the operation is about more resources than this one.
     pub fn is_of_several(&self) -> bool {
-        self.op.resources().len() > 1
+        self.op.resources().len() > 1 && !self.op.is_any()
     }
 
     /// What the client is asked to do with the resource.
@@ -610,7 +612,8 @@ pub(crate) fn requests_of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
             Event::Requested(request) => {
                 let resources = request.op.resources();
                 let first = all.len();
-                all.extend((0..resources.len().max(1)).map(|place| Request {
+                let parts = if request.op.is_any() { 1 } else { resources.len().max(1) };
+                all.extend((0..parts).map(|place| Request {
                     client: &request.client,
                     process: world.process(&request.client),
                     op: &request.op,
@@ -635,6 +638,12 @@ pub(crate) fn requests_of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                 let Some(asked) = open.remove(&reply.id) else { continue };
                 for (place, request) in all[asked].iter_mut().enumerate() {
                     request.reply = Some(Reply::new(*ns, record, place, reply));
+                    // Until the reply it stands for the first of the resources to choose from.
+                    let chosen = reply.resource.as_ref().filter(|_| request.op.is_any());
+                    let all = request.op.resources();
+                    if let Some(place) = all.iter().position(|one| Some(one) == chosen) {
+                        (request.place, request.resource) = (place, Some(all[place].as_str()));
+                    }
                 }
             }
             _ => {}

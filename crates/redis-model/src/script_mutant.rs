@@ -20,11 +20,13 @@ pub enum ScriptMutant {
     NewestEnd,
     /// The end of a key with shared tokens stays where it is when one is deleted.
     KeepsEnd,
+    /// A master hands out each of two permits, whichever the client asks for.
+    CountsPermits,
 }
 
 impl ScriptMutant {
     /// All variants.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Uncompared,
         Self::Unclamped,
         Self::Endless,
@@ -32,6 +34,7 @@ impl ScriptMutant {
         Self::Evicts,
         Self::NewestEnd,
         Self::KeepsEnd,
+        Self::CountsPermits,
     ];
 
     /// The script to change, the text to replace, and the replacement.
@@ -63,6 +66,17 @@ impl ScriptMutant {
                 QUEUE,
                 ["redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))", "ours = true"],
             ),
+            Self::CountsPermits => (
+                GRANT,
+                [
+                    "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then",
+                    "local function take(slot)
+  local name = string.gsub(KEYS[1], '%d+$', slot)
+  return redis.call('SET', name, ARGV[1], 'NX', 'PX', ARGV[2])
+end
+if not take(1) and not take(2) then",
+                ],
+            ),
         }
     }
 
@@ -73,7 +87,7 @@ impl ScriptMutant {
     }
 
     /// Whether the change affects a command.
-    pub const fn is_about(self, command: &Command) -> bool {
+    pub fn is_about(self, command: &Command) -> bool {
         match self {
             Self::Uncompared => matches!(command, Command::Certify { .. }),
             Self::Unclamped | Self::Endless => {
@@ -85,6 +99,12 @@ impl ScriptMutant {
             Self::KeepsEnd => {
                 matches!(command, Command::Delete { token, .. } if token.is_shared())
             }
+            Self::CountsPermits => match command {
+                Command::Set { key, token, fence: Some(_), .. } => {
+                    !token.is_shared() && slots_of(key).is_some()
+                }
+                _ => false,
+            },
         }
     }
 
@@ -102,6 +122,13 @@ impl ScriptMutant {
     }
 }
 
+/// The names of the two slots of the semaphore that a key is a slot of.
+pub(crate) fn slots_of(key: &[u8]) -> Option<[Vec<u8>; 2]> {
+    let digits = key.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let base = &key[..key.len() - digits];
+    (digits > 0 && base.ends_with(b":permit:")).then(|| [b"1", b"2"].map(|it| [base, it].concat()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -112,7 +139,7 @@ mod tests {
 
     #[test]
     fn each_changes_its_script_and_sends_it_whole() {
-        let (key, token) = (Arc::from(&b"L"[..]), Token::new([7; 20]));
+        let (key, token) = (Arc::from(&b"L:permit:1"[..]), Token::new([7; 20]));
         let fence = Fence { number: 17, memory_ms: 1000 };
         let certify = Command::Certify { key: Arc::clone(&key), token, fence };
         let grant = |token, fence| Command::Set {

@@ -9,6 +9,7 @@ use redquorum_protocol::wire::{
 use redquorum_protocol::{Fence, Key, MAX_NUMBER, Position, Token, Waiter, WakeUp};
 
 use crate::keys::{Error, Execution};
+use crate::script_mutant::slots_of;
 use crate::{ScriptMutant, Value};
 
 const SPENT: Error =
@@ -207,7 +208,14 @@ impl Execution<'_> {
         if fair && self.exists(&exclusive) | self.exists(&shared) {
             return Ok(-1);
         }
-        if !self.set(key, token.as_bytes(), Some(ttl_ms), true)? {
+        let slots = slots_of(key).filter(|_| mutant == Some(ScriptMutant::CountsPermits));
+        let mut taken = true;
+        for name in
+            slots.as_ref().map_or(vec![key], |slots| slots.iter().map(Vec::as_slice).collect())
+        {
+            taken = taken && !self.set(name, token.as_bytes(), Some(ttl_ms), true)?;
+        }
+        if taken {
             return Ok(0);
         }
         let Some(fence) = fence else { return Ok(1) };

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum_protocol::Key;
+use redquorum_protocol::{Key, OneOf, OneOfStep};
 
 use crate::acquire::Acquire;
 use crate::clock::Deadline;
@@ -101,7 +101,7 @@ impl AcquireAny {
             return Err(AcquireError::TooManyResources { resources, most: MOST });
         }
         let lock_state = &self.lock.lock_state;
-        let mut keys = self.keys.into_iter().collect::<Result<Vec<Key>, _>>()?;
+        let keys = self.keys.into_iter().collect::<Result<Vec<Key>, _>>()?;
         let mut seen = BTreeSet::new();
         if let Some(twice) = keys.iter().find(|key| !seen.insert(*key)) {
             return Err(AcquireError::NamedTwice { resource: lock_state.resource(twice).to_vec() });
@@ -111,32 +111,34 @@ impl AcquireAny {
         }
         let clock = lock_state.clock;
         let end = Deadline::new(clock, clock.now().plus(self.request.longest_wait()));
-        // Clients that ask at the same time begin with different resources.
-        let first = lock_state.shared.with_rng(|rng| rng.random()) % resources as u64;
-        keys.rotate_left(usize::try_from(first).unwrap_or(0));
         let request = |key: &Key, wait| self.request.of(key).wait(wait);
-
-        // Most likely the first one is free: one round trip.
-        let mut refused = match request(&keys[0], Duration::ZERO).await {
-            Err(error) if error.is_retryable() => error,
-            result => return result,
-        };
-        // Who is free of the others? Nobody is kept out meanwhile.
-        let others = &keys[1..];
-        let looks = all(others.iter().map(|key| HeldBy::look(lock_state, key))).await;
-        for (key, _) in others.iter().zip(looks).filter(|(_, held)| held.is_free()) {
-            match request(key, Duration::ZERO).await {
-                Err(error) if error.is_retryable() => refused = error,
-                result => return result,
-            }
+        let random = lock_state.shared.with_rng(|rng| rng.random());
+        let (mut one_of, mut step) = OneOf::begin(resources, random);
+        let mut refused = None;
+        loop {
+            step = match step {
+                OneOfStep::Attempt(place) => match request(&keys[place], Duration::ZERO).await {
+                    Err(error) if error.is_retryable() => {
+                        refused = Some(error);
+                        one_of.refused()
+                    }
+                    result => return result,
+                },
+                OneOfStep::Look => {
+                    let looks = one_of.others().map(|place| HeldBy::look(lock_state, &keys[place]));
+                    let held = all(looks).await;
+                    let free = one_of.others().zip(held).filter(|(_, held)| held.is_free());
+                    one_of.looked(free.map(|(place, _)| place).collect::<Vec<_>>())
+                }
+                _ => match (end.remaining(), refused) {
+                    (Duration::ZERO, Some(refused)) => return Err(refused),
+                    // The first one that is given back ends the wait for the others.
+                    (left, _) => {
+                        return first_granted(keys.iter().map(|key| request(key, left))).await;
+                    }
+                },
+            };
         }
-        let left = end.remaining();
-        if left.is_zero() {
-            return Err(refused);
-        }
-        // All are taken. It waits for each, as other waiters do, and the first that is given back
-        // ends the wait for the others.
-        first_granted(keys.iter().map(|key| request(key, left))).await
     }
 }
 

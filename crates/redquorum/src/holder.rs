@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redquorum_protocol::{Client, Key};
+use redquorum_protocol::{Client, Key, is_free};
 
 use crate::error::AcquireError;
 use crate::health::ask;
@@ -56,7 +56,7 @@ impl HeldBy {
     pub fn is_free(&self) -> bool {
         let masters = self.report.masters();
         let absent = |master: &&_| outcome(master) == Some(&MasterOutcome::Absent);
-        masters.iter().filter(absent).count() > masters.len() - self.quorum
+        is_free(masters.iter().filter(absent).count(), masters.len())
     }
 
     fn holders(&self) -> impl Iterator<Item = Holder> {

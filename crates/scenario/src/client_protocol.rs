@@ -120,6 +120,19 @@ pub enum Op {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         shared: bool,
     },
+    /// Acquire one of these resources. Wait at most `wait_ms` while all are taken; 0 means to look
+    /// once. The reply says which it is: [`ClientReply::resource`].
+    AcquireAny {
+        /// The resources, two or more.
+        resources: Vec<Name>,
+        /// How long the masters must keep the key.
+        ttl_ms: u64,
+        /// How long to wait.
+        wait_ms: u64,
+        /// Acquire a shared lease. Needs `shared` among the features of the client.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        shared: bool,
+    },
     /// Extend the lease.
     Extend {
         /// The resource of the lease.
@@ -167,6 +180,7 @@ impl Op {
         match self {
             Self::Acquire { .. } => "acquire",
             Self::AcquireAll { .. } => "acquire_all",
+            Self::AcquireAny { .. } => "acquire_any",
             Self::Extend { .. } => "extend",
             Self::KeepAlive { .. } => "keep_alive",
             Self::Release { .. } => "release",
@@ -184,10 +198,34 @@ impl Op {
             | Self::Extend { resource, .. }
             | Self::KeepAlive { resource, .. }
             | Self::Release { resource } => std::slice::from_ref(resource),
-            Self::AcquireAll { resources, .. } | Self::ReleaseAll { resources } => resources,
+            Self::AcquireAll { resources, .. }
+            | Self::AcquireAny { resources, .. }
+            | Self::ReleaseAll { resources } => resources,
             Self::Step { check, .. } => check.as_slice(),
             Self::Cancel { .. } => &[],
         }
+    }
+
+    /// The operation on other resources.
+    #[must_use]
+    pub fn with_resources(mut self, other: impl Fn(&Name) -> Option<Name>) -> Self {
+        let all: &mut [Name] = match &mut self {
+            Self::Acquire { resource, .. }
+            | Self::Extend { resource, .. }
+            | Self::KeepAlive { resource, .. }
+            | Self::Release { resource } => std::slice::from_mut(resource),
+            Self::AcquireAll { resources, .. }
+            | Self::AcquireAny { resources, .. }
+            | Self::ReleaseAll { resources } => resources,
+            Self::Step { check, .. } => check.as_mut_slice(),
+            Self::Cancel { .. } => &mut [],
+        };
+        for name in all {
+            if let Some(other) = other(name) {
+                *name = other;
+            }
+        }
+        self
     }
 
     /// The TTL that the operation names.
@@ -196,6 +234,7 @@ impl Op {
             Self::Acquire { ttl_ms: 0, .. } => None,
             Self::Acquire { ttl_ms, .. }
             | Self::AcquireAll { ttl_ms, .. }
+            | Self::AcquireAny { ttl_ms, .. }
             | Self::Extend { ttl_ms, .. } => Some(*ttl_ms),
             Self::KeepAlive { .. }
             | Self::Release { .. }
@@ -208,7 +247,9 @@ impl Op {
     /// How long the client may wait for a resource that is taken.
     pub const fn wait_ms(&self) -> u64 {
         match self {
-            Self::Acquire { wait_ms, .. } | Self::AcquireAll { wait_ms, .. } => *wait_ms,
+            Self::Acquire { wait_ms, .. }
+            | Self::AcquireAll { wait_ms, .. }
+            | Self::AcquireAny { wait_ms, .. } => *wait_ms,
             Self::Extend { .. }
             | Self::KeepAlive { .. }
             | Self::Release { .. }
@@ -225,13 +266,25 @@ impl Op {
 
     /// Whether the client asks for shared leases.
     pub const fn is_shared(&self) -> bool {
-        matches!(self, Self::Acquire { shared: true, .. } | Self::AcquireAll { shared: true, .. })
+        matches!(
+            self,
+            Self::Acquire { shared: true, .. }
+                | Self::AcquireAll { shared: true, .. }
+                | Self::AcquireAny { shared: true, .. }
+        )
+    }
+
+    /// Whether the operation acquires one of its resources, and not all.
+    pub const fn is_any(&self) -> bool {
+        matches!(self, Self::AcquireAny { .. })
     }
 
     /// What the operation does to the leases of its resources.
     pub const fn effect(&self) -> LeaseEffect {
         match self {
-            Self::Acquire { .. } | Self::AcquireAll { .. } => LeaseEffect::Acquires,
+            Self::Acquire { .. } | Self::AcquireAll { .. } | Self::AcquireAny { .. } => {
+                LeaseEffect::Acquires
+            }
             Self::Extend { .. } => LeaseEffect::Extends,
             Self::KeepAlive { .. } => LeaseEffect::Keeps,
             Self::Release { .. } | Self::ReleaseAll { .. } => LeaseEffect::Releases,
@@ -255,12 +308,14 @@ impl Op {
         let ttl_ms = |ttl: &Option<Length>| millis(ttl.map_or(usual, |ttl| ttl.0));
         let all = || step.resources().cloned().collect();
         Some(match step {
-            Step::Acquire { resource, also, shared, wait, ttl, again, .. } => {
+            Step::Acquire { resource, also, permits, shared, wait, ttl, again, .. } => {
                 let wait_ms = if waits { millis(wait.0) } else { 0 };
                 // The step names no TTL: 0 keeps the deadline of the lease that the client holds.
                 let ttl_ms = if *again && ttl.is_none() { 0 } else { ttl_ms(ttl) };
                 let shared = *shared;
-                if also.is_empty() {
+                if permits.is_some() {
+                    Self::AcquireAny { resources: step.slots(), ttl_ms, wait_ms, shared }
+                } else if also.is_empty() {
                     let resource = resource.clone();
                     Self::Acquire { resource, ttl_ms, wait_ms, again: *again, shared }
                 } else {
@@ -314,6 +369,9 @@ named! {
         Reenter = "reenter",
         /// The client acquires several resources at once (`acquire_all`, `release_all`).
         Several = "several",
+        /// The client acquires one of several resources (`acquire_any`), and says which
+        /// (`resource`).
+        Any = "any",
         /// The client acquires shared leases (`shared`).
         Shared = "shared",
         /// The client cancels a request in progress, and gives up what that request may have set.
@@ -336,6 +394,7 @@ impl Capability {
     pub fn needed_by(step: &Step) -> impl Iterator<Item = Self> {
         let kind = match step {
             Step::Acquire { again: true, .. } => Some(Self::Reenter),
+            Step::Acquire { permits: Some(_), .. } => Some(Self::Any),
             Step::Extend { .. } => Some(Self::Extend),
             Step::Keep { .. } => Some(Self::KeepAlive),
             Step::Touch { under: Some(_), .. } => Some(Self::Fence),
@@ -376,6 +435,8 @@ pub struct ClientReply {
     pub id: u64,
     /// Whether the request succeeded.
     pub ok: bool,
+    /// Of several resources from which the client could choose, the one that was granted.
+    pub resource: Option<Name>,
     /// The lock's value on the masters, as in the commands. Bytes that are not text appear as
     /// `hex:…`. Or its start: some hexadecimal digits, and `…`. Optional: with it, the report can
     /// identify the clients.

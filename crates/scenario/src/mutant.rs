@@ -66,6 +66,8 @@ crate::named! {
         Evicts = "evicts", "shares a resource that another client has alone";
         NewestEnd = "newest-end", "lets a shared key end with the newest of its holders";
         KeepsEnd = "keeps-end", "leaves the end of a shared key where it is when it releases";
+        /// It takes a majority of masters for a permit, each of which hands out all permits.
+        CountsPermits = "counts-permits", "lets each master count the permits of a semaphore";
         // Only in the model check.
         AssumesCleanUps = "assumes-clean-ups",
             "counts the clean-ups of a dead connection as complete";
@@ -126,6 +128,7 @@ impl Mutant {
             Self::Evicts => "shared/taken",
             Self::NewestEnd => "shared/ends-apart",
             Self::KeepsEnd => "shared/reader-dies",
+            Self::CountsPermits => "semaphore-split",
             _ => return None,
         })
     }
@@ -163,6 +166,7 @@ impl Mutant {
                 | Self::PassesWaiters
                 | Self::NewestEnd
                 | Self::KeepsEnd
+                | Self::CountsPermits
         )
     }
 

@@ -69,6 +69,15 @@ impl<'a> Words<'a> {
         self.rest.next_if_eq(&word).map(|_| self.name(what)).transpose()
     }
 
+    /// The number after `permits`.
+    fn permits(&mut self) -> Result<u32, String> {
+        let number = self.next("the number after `permits`")?;
+        let few = number.parse().ok().filter(|number| (1..=MOST_PERMITS).contains(number));
+        few.ok_or_else(|| {
+            self.wrong(format_args!("`{number}` is no number of permits from 1 to {MOST_PERMITS}"))
+        })
+    }
+
     fn length(&mut self, after: &str) -> Result<Length, String> {
         self.next(&format!("the time after `{after}`"))?.parse()
     }
@@ -91,13 +100,18 @@ fn compact(length: Length) -> String {
     length.to_string().replace(' ', "")
 }
 
+/// The most permits of a semaphore.
+const MOST_PERMITS: u32 = 100;
+
 /// One step of a client's script.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// `acquire L [and M]… [shared] [wait 5s] [ttl 2s] [cancel 100ms]`, or `reacquire L [wait 5s]
-    /// …`: acquire the resource.
+    /// `acquire L [and M]… [permits 2] [shared] [wait 5s] [ttl 2s] [cancel 100ms]`, or `reacquire L
+    /// [wait 5s] …`: acquire the resource.
     ///
     /// - `and`: acquire all of the resources, or none.
+    /// - `permits`: acquire one permit of the semaphore L, of which so many may be out. Other steps
+    ///   name the lease L, too.
     /// - `shared`: acquire a shared lease, beside other clients that do. Default: an exclusive one.
     /// - `reacquire`: acquire as the owner of the lease that the client has, which yields another
     ///   handle of it. Each handle has a `release` of its own.
@@ -109,6 +123,8 @@ pub enum Step {
         resource: Name,
         /// Further resources.
         also: Vec<Name>,
+        /// The number of permits of the semaphore that the resource is.
+        permits: Option<u32>,
         /// Whether other clients may have shared leases of the resources at the same time.
         shared: bool,
         /// How long to wait while another client holds the resource.
@@ -172,7 +188,7 @@ named! {
     }
 }
 
-const STEPS: &str = "one of `acquire L [and M] [shared] [wait 5s] [ttl 2s] [cancel 1s]`, \
+const STEPS: &str = "one of `acquire L [and M] [permits 2] [shared] [wait 5s] [ttl 2s] [cancel 1s]`, \
                      `reacquire L [shared] [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
                      `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
                      [if L]`, `present R under L`, `release L [and M]`";
@@ -213,6 +229,18 @@ impl Step {
     /// The resources that the step acquires.
     pub fn acquires(&self) -> impl Iterator<Item = &Name> {
         self.resources_if(LeaseEffect::Acquires)
+    }
+
+    /// The resources on the masters of which the step acquires all, or one if it is a permit: the
+    /// slots of the semaphore.
+    pub fn slots(&self) -> Vec<Name> {
+        let slot = |resource: &Name, number| Name::from(format!("{resource}:permit:{number}"));
+        match self {
+            Self::Acquire { resource, permits: Some(permits), .. } => {
+                (1..=*permits).map(|number| slot(resource, number)).collect()
+            }
+            _ => self.acquires().cloned().collect(),
+        }
     }
 
     /// The resources that the step releases.
@@ -373,7 +401,7 @@ impl FromStr for Step {
                 let resource = words.name("the resource")?;
                 let also = if again { Vec::new() } else { also(&mut words)? };
                 let (mut wait, mut ttl, mut cancel) = (None, None, None);
-                let mut shared = false;
+                let (mut shared, mut permits) = (false, None);
                 // Options come in any order, each at most once.
                 while let Some(word) = words.rest.peek().copied() {
                     let option = match word {
@@ -386,6 +414,17 @@ impl FromStr for Step {
                             continue;
                         }
                         "shared" => return Err(words.wrong("`shared` is there twice")),
+                        "permits" if permits.is_none() && !again && also.is_empty() => {
+                            words.rest.next();
+                            permits = Some(words.permits()?);
+                            continue;
+                        }
+                        "permits" => {
+                            return Err(words.wrong(
+                                "`permits` is for a new permit of one semaphore: not with `and` or \
+                                 `reacquire`, and not twice",
+                            ));
+                        }
                         "wait" => &mut wait,
                         "ttl" => &mut ttl,
                         "cancel" => &mut cancel,
@@ -397,7 +436,7 @@ impl FromStr for Step {
                     *option = words.option(word)?;
                 }
                 let wait = wait.unwrap_or_default();
-                Self::Acquire { resource, also, shared, wait, ttl, cancel, again }
+                Self::Acquire { resource, also, permits, shared, wait, ttl, cancel, again }
             }
             "extend" => {
                 let resource = words.name("the resource")?;
@@ -443,13 +482,15 @@ impl fmt::Display for Step {
             names.map(|name| format!(" {word} {name}")).collect()
         };
         match self {
-            Self::Acquire { resource, also, shared, wait, ttl, cancel, again } => {
+            Self::Acquire { resource, also, permits, shared, wait, ttl, cancel, again } => {
                 let verb = if *again { "reacquire" } else { "acquire" };
                 let also = names("and", &mut also.iter());
+                let permits = permits.map(|permits| format!(" permits {permits}"));
+                let permits = permits.unwrap_or_default();
                 let shared = if *shared { " shared" } else { "" };
                 let wait = option("wait", &Some(*wait).filter(|wait| !wait.is_zero()));
                 let (ttl, cancel) = (option("ttl", ttl), option("cancel", cancel));
-                write!(f, "{verb} {resource}{also}{shared}{wait}{ttl}{cancel}")
+                write!(f, "{verb} {resource}{also}{permits}{shared}{wait}{ttl}{cancel}")
             }
             Self::Extend { resource, ttl } => write!(f, "extend {resource}{}", option("ttl", ttl)),
             Self::Keep { resource, most } => write!(f, "keep {resource} for {}", compact(*most)),

@@ -33,8 +33,8 @@ mod tests;
 const FAULTS: u64 = 5;
 
 /// The first letters of the names of clients: usual ones, those that want several resources, a
-/// crowd, waiters that vanish, and waiters behind these.
-const CLIENTS: &str = "csqvp";
+/// crowd, waiters that vanish, waiters behind these, and those that want permits.
+const CLIENTS: &str = "csqvpk";
 
 /// Where scenarios are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,7 @@ impl Space {
         tape.purpose("deploy", |tape| clients::add_queues(tape, all));
         tape.purpose("fence", |tape| clients::add_fencing(tape, all));
         tape.purpose("share", |tape| clients::add_sharing(tape, all));
+        tape.purpose("permits", |tape| clients::add_permits(tape, all));
         tape.purpose("guard", |tape| add_guards(tape, all, self.inside));
         let families = tape.span(|tape| Families::draw(tape, self.inside));
         for _ in 0..tape.below(FAULTS) {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use self::lease::{Lease, PendingClaim, each};
 use self::multi_lock::{Group, MultiRelease};
+use self::one_of::Choice;
 use redquorum_protocol::wire::{Command, Expect, Greeting};
 use redquorum_protocol::{
     AcquireRequest, BadOption, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
@@ -31,6 +32,7 @@ use redquorum_scenario::name::Name;
 
 mod lease;
 mod multi_lock;
+mod one_of;
 
 /// What the clocks of a process show at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -94,6 +96,8 @@ pub struct Process<K: Conduct> {
     owners: usize,
     /// Multi-lock requests under way.
     groups: Vec<Group>,
+    /// Requests for one of several resources under way.
+    choices: Vec<Choice>,
     /// Requests under way that release several leases.
     multi_releases: Vec<MultiRelease>,
     /// One random token for each client, if the conduct uses one.
@@ -169,6 +173,7 @@ impl<K: Conduct> Process<K> {
             leases: ClientLeases::default(),
             owners: 0,
             groups: Vec::new(),
+            choices: Vec::new(),
             multi_releases: Vec::new(),
             roots: Vec::new(),
             former: Vec::new(),
@@ -212,7 +217,9 @@ impl<K: Conduct> Process<K> {
         let links = self.client.links().iter().map(Link::next_wake);
         let looks = self.claims.iter().map(|claim| self.looks_at(claim.id, clocks));
         let next = links.chain(looks).min().unwrap_or(Time::NEVER);
-        next.min(self.client.leases_wake_at()).min(self.groups_wake(clocks))
+        next.min(self.client.leases_wake_at())
+            .min(self.groups_wake(clocks))
+            .min(self.choices_wake())
     }
 
     /// When the process next looks at a claim by itself.
@@ -278,6 +285,7 @@ impl<K: Conduct> Process<K> {
             self.attend(id, context);
         }
         self.wake_groups(context);
+        self.wake_choices(context);
     }
 
     /// Passes an input to the client.
@@ -312,6 +320,9 @@ impl<K: Conduct> Process<K> {
                     // No timer needed: the process looks at all links at each instant.
                     ClientEffect::Rearm { .. } => {}
                     ClientEffect::Changed(id) => self.attend(id, context),
+                    ClientEffect::Replied { request, reply, .. } => {
+                        self.told_holder(request, &reply, context);
+                    }
                     other => unreachable!("an effect that this process does not know: {other:?}"),
                 }
             }
@@ -336,6 +347,9 @@ impl<K: Conduct> Process<K> {
             Op::AcquireAll { resources, ttl_ms, wait_ms, shared } => {
                 self.acquire_all(id, (client, resources), (ttl_ms, wait_ms, shared), context)
             }
+            Op::AcquireAny { resources, ttl_ms, wait_ms, shared } => {
+                self.acquire_any(id, (client, resources), (ttl_ms, wait_ms, shared), context)
+            }
             Op::ReleaseAll { resources } => {
                 self.release_all(id, &client, resources, context);
                 Ok(())
@@ -350,6 +364,7 @@ impl<K: Conduct> Process<K> {
             Op::Cancel { request } => {
                 context.done(id, Ok(()));
                 self.cancel_group(request, context);
+                self.cancel_choice(request, context);
                 let mut claims = self.claims.iter();
                 if let Some(claim) = claims.find(|claim| claim.is_acquiring(request)) {
                     self.cancel(request, claim.id, context);
@@ -428,7 +443,7 @@ impl<K: Conduct> Process<K> {
     fn attend(&mut self, id: ClaimId, context: &mut InputContext<'_>) {
         // Its caller looks at every change.
         self.client(context, |client, cx| _ = client.look(id, cx));
-        if self.attend_group(id, context) {
+        if self.attend_group(id, context) || self.attend_choice(id, context) {
             return;
         }
         let Self { client, claims, .. } = self;

@@ -51,6 +51,7 @@ pub const fn script_mutant(mutant: Mutant) -> Option<ScriptMutant> {
         Mutant::Evicts => Some(ScriptMutant::Evicts),
         Mutant::NewestEnd => Some(ScriptMutant::NewestEnd),
         Mutant::KeepsEnd => Some(ScriptMutant::KeepsEnd),
+        Mutant::CountsPermits => Some(ScriptMutant::CountsPermits),
         _ => None,
     }
 }

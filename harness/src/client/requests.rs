@@ -98,6 +98,11 @@ impl RequestHandler {
                 self.acquire_all(id, (client, resources), (ttl, wait, shared));
                 Ok(())
             }
+            Op::AcquireAny { resources, ttl_ms, wait_ms, shared } => {
+                let (ttl, wait) = (Duration::from_millis(ttl_ms), Duration::from_millis(wait_ms));
+                self.acquire_any(id, (client, resources), (ttl, wait, shared));
+                Ok(())
+            }
             Op::ReleaseAll { resources } => {
                 self.release_all(id, &client, resources);
                 Ok(())
@@ -444,6 +449,36 @@ impl RequestHandler {
                         handler.hold(&mut state, key, Owner::new(), lease)
                     });
                     call.granted_all(at_ns, grants.collect())
+                }
+                Some(Err(error)) => call.reply(at_ns, Err(failure(&error))),
+                None => call.reply(at_ns, Err(FailureReason::Cancelled.into())),
+            };
+            handler.output.tell(reply);
+            drop(state);
+        });
+    }
+
+    fn acquire_any(
+        self: &Arc<Self>,
+        id: u64,
+        (client, resources): (Name, Vec<Name>),
+        (ttl, wait, shared): (Duration, Duration, bool),
+    ) {
+        let request = self.lock.acquire_any(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
+        let request = if self.fencing { request.fenced() } else { request };
+        let request = if shared { request.shared() } else { request };
+        let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));
+        let handler = self.clone();
+        tokio::spawn(async move {
+            let (call, at_ns, result) = attempt.await;
+            let mut state = handler.state();
+            let reply = match result {
+                Some(Ok(lease)) => {
+                    let chosen = |name: &&Name| name.as_bytes() == lease.resource();
+                    let resource = resources.iter().find(chosen).cloned();
+                    let key = (client, resource.clone().expect("it is one of them"));
+                    let grant = handler.hold(&mut state, key, Owner::new(), lease);
+                    ClientReply { resource, ..call.granted(at_ns, grant, None) }
                 }
                 Some(Err(error)) => call.reply(at_ns, Err(failure(&error))),
                 None => call.reply(at_ns, Err(FailureReason::Cancelled.into())),

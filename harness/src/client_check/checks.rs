@@ -659,6 +659,32 @@ pub(super) fn several(session: &mut Session) -> CheckResult {
     fine("all or none, and all are released")
 }
 
+/// A client acquires one of two resources, of which one is taken.
+pub(super) fn any(session: &mut Session) -> CheckResult {
+    let names = ["check-first-of-two", "check-second-of-two"];
+    session.acquire(names[0], OPTIONS.ttl_ms)?;
+    let (resources, ttl_ms) = (names.map(Name::from).to_vec(), OPTIONS.ttl_ms);
+    let acquire = Op::AcquireAny { resources, ttl_ms, wait_ms: 0, shared: false };
+    let reply = session.request("c2", acquire.clone())?;
+    ensure!(
+        reply.ok && reply.resource.as_deref() == Some(names[1]),
+        "one of two resources was taken, and the answer to a request for one of them is not \"ok\" \
+         with \"resource\":\"{}\", but {reply}",
+        names[1]
+    );
+    let refused = session.request("c3", acquire)?;
+    ensure!(!refused.ok, "one of two resources was granted, and both were taken: {refused}");
+    for (client, name) in ["c1", "c2"].into_iter().zip(names) {
+        let released = session.release(client, name)?;
+        ensure!(
+            released.ok && session.keys.gone(name)? == 0,
+            "`{name}` was released, and a second later its key is still there, or the answer is \
+             not \"ok\": {released}"
+        );
+    }
+    fine("the one that is free, and none if both are taken")
+}
+
 /// Clients of two processes share a resource, and then one of them holds it alone.
 pub(super) fn shared(session: &mut Session) -> CheckResult {
     let resource = "check-shared";

@@ -86,19 +86,21 @@ impl<'a> RunView<'_, 'a> {
         }
     }
 
-    /// Two clients that held a resource at the same time.
+    /// Leases of two clients at the same time: of one resource, or of one semaphore.
     fn sharing(&mut self) {
-        let leases = self.case.leases.iter().filter(|lease| lease.shared);
-        let shared: Vec<_> = leases.collect();
-        let beside = shared.iter().enumerate().any(|(index, one)| {
-            shared[..index].iter().any(|other| {
-                other.resource == one.resource
-                    && other.client != one.client
-                    && other.span().touches(one.span())
-            })
-        });
-        if beside {
-            self.reach(Goal::Shared);
+        let leases = &self.case.leases;
+        for (index, one) in leases.iter().enumerate() {
+            let beside = leases[..index]
+                .iter()
+                .filter(|other| other.client != one.client && other.span().touches(one.span()));
+            for other in beside {
+                let permits = [one, other].map(|it| self.case.requests[it.request].op.is_any());
+                if one.shared && other.shared && one.resource == other.resource {
+                    self.reach(Goal::Shared);
+                } else if permits == [true; 2] && one.resource != other.resource {
+                    self.reach(Goal::Permits);
+                }
+            }
         }
     }
 
@@ -329,6 +331,7 @@ named! {
         HandleLeft = "handle-left", "a handle that outlived another of its lease";
         Prolonged = "prolonged", "a handle for which the lease was extended";
         Shared = "shared", "leases of two clients that shared a resource";
+        Permits = "permits", "two permits of a semaphore that were out";
         Reacquired = "reacquired", "an owner that acquired again what it had lost";
         OppositeOrders = "opposite-orders", "several resources requested in opposite orders";
         CollectUndone = "collect-undone", "one of several resources released, another being taken";

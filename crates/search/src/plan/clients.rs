@@ -128,6 +128,7 @@ pub(super) fn acquire(tape: &mut Tape, lock: &Lock, resources: &[Name]) -> Step 
         ttl: tape.maybe(1, 6, |tape| ttl(tape, lock)),
         cancel,
         again: false,
+        permits: None,
         shared: false,
     }
 }
@@ -282,6 +283,7 @@ fn member(
         ttl: tape.maybe(1, 8, |tape| ttl(tape, lock)),
         cancel: tape.maybe(1, 4, |tape| tape.time(1, 600)),
         again: false,
+        permits: None,
         shared: false,
         also: Vec::new(),
     }];
@@ -458,6 +460,7 @@ fn acquire_again(tape: &mut Tape, lock: &Lock, resource: &Name) -> Step {
         },
         cancel: tape.maybe(1, 8, |tape| tape.time(1, 60)),
         again: tape.keeps(),
+        permits: None,
         shared: false,
     }
 }
@@ -490,6 +493,33 @@ pub(super) fn add_sharing(tape: &mut Tape, scenario: &mut Scenario) {
                 }
             }
         }
+    }
+}
+
+/// In every sixth scenario, clients that want permits of a semaphore: more of them than permits.
+pub(super) fn add_permits(tape: &mut Tape, scenario: &mut Scenario) {
+    if !tape.chance(1, 6) {
+        return;
+    }
+    let permits = 1 + u32::try_from(tape.below(3)).unwrap_or(0);
+    let (start, more) = (tape.millis(0, 499), tape.within(1, 3));
+    for number in 1..=u64::from(permits) + more {
+        let client = tape.span(|tape| {
+            let resource = Name::from("S");
+            let mut script = vec![acquire(tape, &scenario.lock, std::slice::from_ref(&resource))];
+            if let Step::Acquire { permits: of, .. } = &mut script[0] {
+                *of = Some(permits);
+            }
+            if tape.chance(1, 4) {
+                let most = tape.time(200, 1_500);
+                script.push(Step::Keep { resource: resource.clone(), most });
+            }
+            script.push(Step::Work(tape.time(1, 600)));
+            script.push(Step::Release { resource, also: Vec::new() });
+            let start = of_millis(start + tape.millis(0, 50));
+            Client { start, ..Client::new(format!("k{number}"), script) }
+        });
+        scenario.clients.push(client);
     }
 }
 
@@ -586,6 +616,7 @@ fn waiter(id: String, start: u64, wait: u64, work: u64) -> Client {
         ttl: None,
         cancel: None,
         again: false,
+        permits: None,
         shared: false,
         also: Vec::new(),
     };

@@ -244,7 +244,7 @@ impl FinalAcquire {
     pub(super) fn new<'a>(scenario: &Scenario, processes: impl Iterator<Item = &'a Name>) -> Self {
         let mut resources = BTreeSet::new();
         for step in scenario.clients.iter().flat_map(|client| &client.script) {
-            resources.extend(step.acquires().cloned());
+            resources.extend(step.slots());
         }
         let mut tasks = Vec::new();
         for process in processes {

@@ -58,6 +58,8 @@ pub(super) struct Player {
     read: BTreeMap<Name, u64>,
     /// The fencing token of the latest lease of each resource.
     fences: BTreeMap<Name, u64>,
+    /// The slots of the permits that the client has, by their semaphores.
+    slots: BTreeMap<Name, Name>,
     /// The TTL of a request that names none.
     ttl: Duration,
 }
@@ -119,6 +121,7 @@ impl Player {
             sent: None,
             read: BTreeMap::new(),
             fences: BTreeMap::new(),
+            slots: BTreeMap::new(),
             ttl: lock.ttl.0,
         }
     }
@@ -262,7 +265,12 @@ impl Player {
             let waits =
                 can.get(self.client.process()).is_some_and(|can| can.contains(&Capability::Wait));
             let repeats = self.first.is_some();
-            let Some(op) = Op::of_step(step, self.ttl, waits && !repeats) else {
+            let op = |waits| {
+                let op = Op::of_step(step, self.ttl, waits)?;
+                let slot = |name: &Name| self.slots.get(name).cloned();
+                Some(if op.is_acquire() { op } else { op.with_resources(slot) })
+            };
+            let (Some(op), recorded) = (op(waits && !repeats), op(true)) else {
                 self.state = State::Resting(now.saturating_add(nanos(step.work())));
                 self.at += 1;
                 continue;
@@ -284,7 +292,7 @@ impl Player {
             if step.effect() == LeaseEffect::Acquires && !waits {
                 self.wait_until = Some(now.saturating_add(nanos(step.wait())));
             }
-            return Some((op, Op::of_step(step, self.ttl, true)));
+            return Some((op, recorded));
         }
     }
 
@@ -372,6 +380,10 @@ impl Player {
                 match reply.of(place).fence {
                     Some(token) => drop(self.fences.insert(resource.clone(), token)),
                     None => drop(self.fences.remove(resource)),
+                }
+                match &reply.resource {
+                    Some(slot) => drop(self.slots.insert(resource.clone(), slot.clone())),
+                    None => drop(self.slots.remove(resource)),
                 }
             }
         } else if let Some(resource) = step.acquires().next() {
