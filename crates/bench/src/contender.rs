@@ -21,6 +21,10 @@ const TTL_MS: u64 = 10_000;
 /// How long a request may wait where nothing is in its way: a busy machine makes figures worse, and
 /// must not end the run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The number of permits of the semaphore.
+pub(crate) const PERMITS: usize = 4;
+
 /// How many leases the contender [`Kind::Laden`] holds, and their TTL.
 const HELD: usize = 20_000;
 const HELD_TTL: Duration = Duration::from_secs(3600);
@@ -77,6 +81,10 @@ pub(crate) enum Kind {
     Shared,
     /// The library's shared leases, and a fair lock.
     SharedFair,
+    /// A permit of a semaphore with [`PERMITS`].
+    Permit,
+    /// The library's lease on one of as many resources, drawn at random.
+    Drawn,
     /// The library's leases with fencing tokens, and a guard against masters that forget.
     Guarded,
     #[cfg(feature = "rslock")]
@@ -97,6 +105,9 @@ impl Kind {
     /// The contenders of a crowd of readers and writers: who reads and who writes.
     pub(crate) const SHARING: &[[Self; 2]] =
         &[[Self::Shared, Self::Redquorum], [Self::SharedFair, Self::Fair]];
+
+    /// The contenders for one of several resources.
+    pub(crate) const PERMITTED: &[Self] = &[Self::Permit, Self::Drawn];
 
     /// The contenders that show what leases cost that are held meanwhile.
     pub(crate) const HOLDING: &[Self] = &[Self::Floor, Self::Redquorum, Self::Laden];
@@ -137,6 +148,8 @@ impl Kind {
             Self::Fenced => "redquorum, fenced",
             Self::Shared => "redquorum, shared",
             Self::SharedFair => "redquorum, shared and fair",
+            Self::Permit => "redquorum, a semaphore",
+            Self::Drawn => "redquorum, one of its slots at random",
             Self::Guarded => "redquorum, fenced and guarded",
             #[cfg(feature = "rslock")]
             Self::Rslock => "rslock",
@@ -158,7 +171,7 @@ impl Kind {
                 let messages = Arc::new(Mutex::new(Messages::subscribe(urls).await));
                 Client::Floor(join_all(urls.iter().map(|url| open(url))).await, Some(messages))
             }
-            Self::Redquorum | Self::Fenced | Self::Shared => {
+            Self::Redquorum | Self::Fenced | Self::Shared | Self::Permit | Self::Drawn => {
                 Client::Redquorum(connect(urls, TTL).await)
             }
             Self::Laden => {
@@ -375,7 +388,13 @@ impl Contender {
             }
             #[cfg(unix)]
             Client::Raw(_) => unreachable!("bare sockets wait for no resource"),
+            Client::Redquorum(lock) if self.kind == Kind::Permit => {
+                let permit = lock.semaphore(resource, PERMITS).acquire().wait(wait);
+                permit.await.ok().map(Held::Lease)
+            }
             Client::Redquorum(lock) => {
+                let drawn = format!("{resource}:permit:{}", rand::random_range(1..=PERMITS));
+                let resource = if self.kind == Kind::Drawn { &drawn } else { resource };
                 self.request(lock, resource, wait).await.ok().map(Held::Lease)
             }
             #[cfg(feature = "rslock")]

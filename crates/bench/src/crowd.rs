@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redquorum_rig::Masters;
 use tokio::time::sleep;
 
-use crate::contender::{Contender, Kind, PATIENCE, connect};
+use crate::contender::{Contender, Kind, PATIENCE, PERMITS, connect};
 use crate::worker::{self, Worker};
 
 /// The first argument of a process of the crowd. The contender, the number of tasks, the time in
@@ -22,6 +22,9 @@ pub(crate) const ARGUMENT: &str = "--crowd";
 /// and of its leases that needed a certification round.
 const COMMANDS: &str = "commands ";
 const CERTIFIED: &str = "certified ";
+
+/// The start of the lines with the number of leases of each task.
+const OF_TASK: &str = "leases of a task: ";
 
 /// The time for which each task works under its lease.
 const HOLD: Duration = Duration::from_millis(2);
@@ -109,6 +112,45 @@ pub(crate) fn sharing(masters: &Masters, length: Duration) -> String {
                 kind.name()
             );
         }
+    }
+    text
+}
+
+/// Lets tasks, and processes, contend for the permits of a semaphore; and for one of its slots,
+/// which each draws anew: what a program would do without a semaphore.
+pub(crate) fn permits(masters: &Masters, length: Duration) -> String {
+    let mut text = String::new();
+    for (processes, tasks) in [(1, 64), (16, 1)] {
+        let _ = write!(
+            text,
+            "### {PERMITS} permits: {processes} process(es) of {tasks} task(s), each holds one for \
+             {HOLD:?}\n\n\
+             | | permits/s | mean wait | longest | commands per permit | least and most permits of \
+             a task |\n|---|---|---|---|---|---|\n"
+        );
+        for kind in Kind::PERMITTED {
+            let (lines, _) = run(masters, &[(*kind, (processes, tasks))], length);
+            let lines = lines.concat();
+            let commands: u64 = lines.iter().filter_map(|line| count(line, COMMANDS)).sum();
+            let each: Vec<u64> = lines.iter().filter_map(|line| count(line, OF_TASK)).collect();
+            let waits = lines.iter().filter_map(|line| lease(line));
+            let waits: Vec<f64> =
+                waits.map(|it| it.granted.saturating_sub(it.asked) as f64 / 1e6).collect();
+            let permits = waits.len().max(1) as f64;
+            let (least, most) = (each.iter().min(), each.iter().max());
+            let _ = writeln!(
+                text,
+                "| {} | {:.0} | {:.1} ms | {:.0} ms | {:.1} | {} to {} |",
+                kind.name(),
+                permits / length.as_secs_f64(),
+                waits.iter().sum::<f64>() / permits,
+                waits.iter().copied().fold(0.0, f64::max),
+                commands as f64 / permits,
+                least.unwrap_or(&0),
+                most.unwrap_or(&0),
+            );
+        }
+        text.push('\n');
     }
     text
 }
@@ -207,7 +249,7 @@ fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
 /// Runs one process of the crowd: connects, waits for a line on its input, and prints its leases.
 pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String]) -> ExitCode {
     let known = Kind::PAIRED.iter().chain(Kind::CROWDED).chain(Kind::DEFENDED);
-    let mut known = known.chain(Kind::SHARING.as_flattened());
+    let mut known = known.chain(Kind::SHARING.as_flattened()).chain(Kind::PERMITTED);
     let kind = known.find(|known| known.name() == kind).expect("a known contender");
     let contender = kind.connect(urls).await;
     worker::report("ready").await;
@@ -216,7 +258,9 @@ pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String])
     let work = |_| tokio::spawn(take_turns(contender.clone(), end));
     let running: Vec<_> = (0..tasks.parse().unwrap_or(1)).map(work).collect();
     for task in running {
-        for Lease { asked, granted, released } in task.await.expect("no contender panics") {
+        let leases = task.await.expect("no contender panics");
+        println!("{OF_TASK}{}", leases.len());
+        for Lease { asked, granted, released } in leases {
             println!("{asked} {granted} {released}");
         }
     }

@@ -155,6 +155,7 @@ fn holding(plan: &Plan<'_>) {
 fn waiting(masters: &Masters, crowds: &[(usize, usize)], length: Duration) {
     println!("{}", crowd::report(masters, crowds, length));
     println!("{}", crowd::sharing(masters, length));
+    println!("{}", crowd::permits(masters, length));
     println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
 }
 

@@ -460,6 +460,12 @@ impl Hold {
         self.members
     }
 
+    /// By how many the [members](Self::members) are more than a quorum: so many masters may forget
+    /// the key, or end it too early, without a second holder.
+    pub const fn margin(&self) -> usize {
+        self.members.len().saturating_sub(self.config.quorum())
+    }
+
     /// The token of the lease.
     pub const fn token(&self) -> Token {
         self.token

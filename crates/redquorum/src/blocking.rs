@@ -428,6 +428,7 @@ impl Lease {
         validity -> Duration
         is_lost -> bool
         is_endangered -> bool
+        margin -> usize
         loss -> Option<Lost>
         fencing_token -> Option<u64>
         token_id -> String

@@ -237,6 +237,14 @@ impl Lease {
         LossSignal::new(&self.claim, self.resource())
     }
 
+    /// How many masters more than a quorum hold the key of this lease, as far as their replies have
+    /// come: so many may forget it without a second holder. 0 is a *bare quorum*. It grows when the
+    /// replies of slow masters arrive, and when an extension gives the key to masters that missed
+    /// the grant. 0 for a lease that is lost.
+    pub fn margin(&self) -> usize {
+        if self.is_lost() { 0 } else { self.claim.hold(Hold::margin) }
+    }
+
     /// Whether the latest extension has failed, the watchdog's or another one, while there is time
     /// left: see [`LossSignal::is_endangered`].
     pub fn is_endangered(&self) -> bool {

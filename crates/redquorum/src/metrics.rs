@@ -115,11 +115,12 @@ pub(crate) fn describe() {
 }
 
 #[cfg(feature = "metrics")]
-const COUNTERS: [(&str, &str); 7] = [
+const COUNTERS: [(&str, &str); 8] = [
     ("redquorum_acquires_total", "Acquires, by outcome"),
     ("redquorum_reentries_total", "Further handles of leases"),
     ("redquorum_certifications_total", "Fenced grants that needed one more round trip"),
     ("redquorum_extensions_total", "Extensions, by outcome"),
+    ("redquorum_bare_extensions_total", "Extensions that left a lease on a bare quorum"),
     ("redquorum_losses_total", "Leases lost before their end"),
     ("redquorum_releases_total", "Leases released"),
     ("redquorum_connects_total", "Connections that came up"),

@@ -687,6 +687,9 @@ impl Turn<'_> {
                     Extension::Pending => {}
                     Extension::Extended => {
                         counters.extended.add();
+                        if hold.margin() == 0 {
+                            counters.extended_bare.add();
+                        }
                         cell.endangered.store(false, Ordering::Relaxed);
                         if std::mem::take(&mut caller.endangered) {
                             logs.push(Log::Recovered(cell.clone()));

@@ -31,6 +31,9 @@ pub struct Stats {
     pub too_late: u64,
     /// Extensions that succeeded, the watchdog's included.
     pub extended: u64,
+    /// Those of them after which no more masters than a quorum held the key: a bare quorum. Its
+    /// share of `extended` is the share of leases that one master that forgets can end too early.
+    pub extended_bare: u64,
     /// Extensions that failed, the watchdog's included.
     pub not_extended: u64,
     /// Leases lost before they were released or dropped.
@@ -148,6 +151,7 @@ counters! {
     reentered "redquorum_reentries_total" None;
     certified "redquorum_certifications_total" None;
     extended "redquorum_extensions_total" Some(("outcome", "extended"));
+    extended_bare "redquorum_bare_extensions_total" None;
     not_extended "redquorum_extensions_total" Some(("outcome", "not_extended"));
     lost "redquorum_losses_total" None;
     released "redquorum_releases_total" None;

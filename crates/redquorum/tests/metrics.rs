@@ -89,7 +89,7 @@ fn the_document_and_the_dashboard_have_the_names_that_are_exported() {
     });
     let types: Vec<&str> = during.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     let exported: BTreeSet<&str> = types.iter().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(exported.len(), 13, "{exported:?}");
+    assert_eq!(exported.len(), 14, "{exported:?}");
     let document = include_str!("../../../docs/observability.md");
     assert_eq!(names(document), exported);
     assert_eq!(names(include_str!("../../../docs/grafana-dashboard.json")), exported);

@@ -455,3 +455,27 @@ async fn the_first_extension_after_a_quorum_forgot_says_so_and_so_does_the_relea
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_margin_grows_when_a_master_that_missed_the_grant_gets_the_key() {
+    let (masters, lock) = bed(3).await;
+    let full = take(&lock, "full").await;
+    settle().await;
+    masters.stop(3);
+    let bare = take(&lock, "bare").await;
+    bare.extend().await.unwrap();
+    assert_eq!((full.margin(), bare.margin()), (1, 0));
+    assert_eq!(lock.stats().extended_bare, 1);
+    masters.resume(3);
+    sleep(2 * S).await;
+    // It gets the key with the first of these extensions, and votes on the second.
+    for _ in 0..2 {
+        bare.extend().await.unwrap();
+        settle().await;
+    }
+    assert_eq!((bare.margin(), lock.stats().extended), (1, 3));
+    masters.stop(2);
+    masters.stop(3);
+    bare.lost().await;
+    assert_eq!(bare.margin(), 0);
+}
