@@ -79,7 +79,9 @@ fn measure(masters: &Masters, part: &str) {
     let held = if quick { watchdog::Plan::QUICK } else { watchdog::Plan::FULL };
     let watchdog = || println!("{}", on_runtime(1, watchdog::report(&masters.urls(), &held)));
     if part == "--waiting" {
-        return waiting(masters, crowd::ALL, Duration::from_secs(5));
+        let length = Duration::from_secs(5);
+        waiting(masters, crowd::ALL, length);
+        return println!("{}", crowd::permits(masters, length));
     }
     if part == watchdog::ARGUMENT {
         return watchdog();
@@ -132,6 +134,7 @@ fn measure(masters: &Masters, part: &str) {
     for (state, table) in on_runtime(1, degraded(&plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
     }
+    println!("{}", crowd::permits(masters, plan.slice * 10));
 }
 
 /// Measures 16 tasks on a growing number of worker threads.
@@ -155,7 +158,6 @@ fn holding(plan: &Plan<'_>) {
 fn waiting(masters: &Masters, crowds: &[(usize, usize)], length: Duration) {
     println!("{}", crowd::report(masters, crowds, length));
     println!("{}", crowd::sharing(masters, length));
-    println!("{}", crowd::permits(masters, length));
     println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
 }
 

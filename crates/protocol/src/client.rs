@@ -530,6 +530,12 @@ impl<C: ClaimMachine> Client<C> {
         self.queues.len()
     }
 
+    /// Which of the resources of a request for one of them are taken, as far as this client knows:
+    /// requests of its own wait for them, or hold them.
+    pub fn taken(&self, now: Time, keys: &[Key]) -> Vec<bool> {
+        self.queues.taken(now, keys)
+    }
+
     /// The number of resources that owners hold or request, counted for each owner.
     pub fn owned_resources(&self) -> usize {
         self.owners.len()

@@ -2,9 +2,13 @@
 //!
 //! Most likely the first resource is free: one round trip. If not, the client asks who holds the
 //! others, all at once, which keeps nobody out. It then tries those that are free. If none is, it
-//! waits for all of them, and holds none meanwhile.
+//! waits, and holds none meanwhile: first for one of them, drawn at random, and a moment later for
+//! all. If all waiters entered all queues at once, these would have the same order, so each release
+//! would wake the same waiter, and a waiter that gets one resource would leave all other queues.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::quorum::quorum;
 
@@ -16,39 +20,60 @@ pub enum OneOfStep {
     Attempt(usize),
     /// Ask who holds the resources that were not tried.
     Look,
-    /// Wait for every resource. The first that is granted ends the requests for the others.
-    Wait,
+    /// Wait for this resource, and [a moment](OneOf::moment) later for the others, too. The first
+    /// that is granted ends the requests for the others.
+    Wait(usize),
 }
 
 /// The course of a request, over the positions of its resources.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct OneOf {
-    first: usize,
-    resources: usize,
+    /// The resources that it tries, or asks about: the first one is tried first.
+    candidates: Vec<usize>,
     /// The resources to try, once the masters were asked.
     free: Option<VecDeque<usize>>,
+    /// The resource for which it waits first.
+    waits: usize,
+    random: u64,
 }
 
 impl OneOf {
-    /// Begins a request for one of so many resources, and returns its first step. Requests that
-    /// begin at the same time try different resources first, as the random number says.
-    pub fn begin(resources: usize, random: u64) -> (Self, OneOfStep) {
-        debug_assert!(resources > 0, "one of none");
-        let first = usize::try_from(random % (resources as u64).max(1)).unwrap_or(0);
-        (Self { first, resources, free: None }, OneOfStep::Attempt(first))
+    /// Begins a request for one of several resources, and returns its first step. Requests that
+    /// begin at the same time try different resources first, as the random number says. For those
+    /// that are `taken`, as far as the client knows, it only waits.
+    pub fn begin(random: u64, taken: &[bool]) -> (Self, OneOfStep) {
+        debug_assert!(!taken.is_empty(), "one of none");
+        let resources = taken.len().max(1);
+        let one = |random: u64| usize::try_from(random % resources as u64).unwrap_or(0);
+        let (first, waits) = (one(random), one(random >> 32));
+        let all = (0..taken.len()).map(|next| (first + next) % resources);
+        let candidates = all.filter(|resource| !taken[*resource]).collect();
+        let mut one_of = Self { candidates, free: None, waits, random };
+        let step = match one_of.candidates.first() {
+            Some(first) => OneOfStep::Attempt(*first),
+            None => one_of.looked([]),
+        };
+        (one_of, step)
     }
 
     /// The resources to ask about, in the order in which they are tried.
-    pub fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let Self { first, resources, .. } = *self;
-        (1..resources).map(move |next| (first + next) % resources)
+    pub fn others(&self) -> impl Iterator<Item = usize> {
+        self.candidates.iter().skip(1).copied()
+    }
+
+    /// How long it waits for one resource before it waits for all: a quarter to a half of a node
+    /// timeout.
+    pub fn moment(&self, node_timeout: Duration) -> Duration {
+        let quarter = node_timeout / 4;
+        let part = u32::try_from(self.random >> 16 & 0xff).unwrap_or(0);
+        quarter + quarter * part / 256
     }
 
     /// An attempt did not get its resource.
     pub fn refused(&mut self) -> OneOfStep {
         match &mut self.free {
             None => OneOfStep::Look,
-            Some(free) => free.pop_front().map_or(OneOfStep::Wait, OneOfStep::Attempt),
+            Some(free) => free.pop_front().map_or(OneOfStep::Wait(self.waits), OneOfStep::Attempt),
         }
     }
 
@@ -56,7 +81,10 @@ impl OneOf {
     pub fn looked(&mut self, free: impl IntoIterator<Item = usize>) -> OneOfStep {
         debug_assert!(self.free.is_none(), "it asks once");
         let free: VecDeque<usize> = free.into_iter().collect();
-        debug_assert!(!free.contains(&self.first), "the first was refused");
+        debug_assert!(
+            self.candidates.first().is_none_or(|first| !free.contains(first)),
+            "the first one was refused"
+        );
         self.free = Some(free);
         self.refused()
     }
@@ -70,20 +98,18 @@ pub const fn is_free(absent: usize, nodes: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
 
     #[test]
     fn each_resource_is_tried_at_most_once_before_it_waits() {
         for (resources, random) in [(1, 7), (2, 3), (5, 9), (5, u64::MAX)] {
             for free in 0..resources {
-                let (mut one_of, step) = OneOf::begin(resources, random);
+                let (mut one_of, step) = OneOf::begin(random, &[false; 5][..resources]);
                 let mut tried = Vec::from([step]);
                 assert_eq!(one_of.refused(), OneOfStep::Look);
                 let others: Vec<usize> = one_of.others().take(free).collect();
                 let mut step = one_of.looked(others.iter().copied());
-                while step != OneOfStep::Wait {
+                while !matches!(step, OneOfStep::Wait(_)) {
                     tried.push(step);
                     step = one_of.refused();
                 }
@@ -93,6 +119,25 @@ mod tests {
                 assert_eq!(one_of.others().count(), resources - 1);
             }
         }
+    }
+
+    #[test]
+    fn what_the_process_has_is_only_waited_for() {
+        let (one_of, step) = OneOf::begin(1, &[true, true, true, false]);
+        assert_eq!((step, one_of.others().count()), (OneOfStep::Attempt(3), 0));
+        let (mut one_of, step) = OneOf::begin(3 << 32, &[true; 4]);
+        assert_eq!(step, OneOfStep::Wait(3));
+        assert_eq!(one_of.refused(), OneOfStep::Wait(3), "again, if it fails");
+    }
+
+    #[test]
+    fn it_waits_for_one_resource_for_a_quarter_to_a_half_of_a_node_timeout() {
+        let moment = |random| OneOf::begin(random, &[true]).0.moment(Duration::from_millis(100));
+        for random in [0, 1 << 16, u64::MAX, 0x1234_5678_9abc_def0] {
+            let range = Duration::from_millis(25)..Duration::from_millis(50);
+            assert!(range.contains(&moment(random)), "{:?}", moment(random));
+        }
+        assert_ne!(moment(0), moment(u64::MAX));
     }
 
     #[test]

@@ -162,10 +162,17 @@ impl RecentReleases {
         }
     }
 
-    pub(crate) fn turn(&mut self, now: Time, key: &Key) -> Turn {
+    /// Whether the resource counts as just given back.
+    pub(crate) fn contains(&self, now: Time, key: &Key) -> bool {
         // Most of the time nothing was given back while others waited.
-        let just =
-            !self.0.is_empty() && self.0.remove(&hash(key)).is_some_and(|at| now.since(at) < JUST);
+        !self.0.is_empty() && self.0.get(&hash(key)).is_some_and(|at| now.since(*at) < JUST)
+    }
+
+    pub(crate) fn turn(&mut self, now: Time, key: &Key) -> Turn {
+        let just = self.contains(now, key);
+        if !self.0.is_empty() {
+            self.0.remove(&hash(key));
+        }
         if just { Turn::Yielded } else { Turn::First }
     }
 }

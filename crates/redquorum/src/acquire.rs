@@ -41,6 +41,7 @@ struct Request {
     at_least: Duration,
     kind: Kind,
     explain: bool,
+    seen_taken: bool,
     owner: Option<Owner>,
 }
 
@@ -57,6 +58,19 @@ impl Acquire {
     /// The same request for another resource.
     pub(crate) fn of(&self, key: &Key) -> Self {
         Self(Request { key: Ok(key.clone()), ..self.0.clone() })
+    }
+
+    /// Another request follows if this one is refused, so it does not wait to learn by whom.
+    pub(crate) fn unexplained(mut self) -> Self {
+        self.0.explain = false;
+        self
+    }
+
+    /// The resource was just seen to be taken: a request that waits begins with its positions in
+    /// the masters' queues.
+    pub(crate) fn seen_taken(mut self) -> Self {
+        self.0.seen_taken = true;
+        self
     }
 
     /// Asks for a lease with a [fencing token](Lease::fencing_token): a number that grows with
@@ -266,6 +280,7 @@ impl Request {
             at_least: Duration::ZERO,
             kind: Kind::default(),
             explain: true,
+            seen_taken: false,
             owner: None,
         }
     }
@@ -284,7 +299,9 @@ impl Request {
         let extend = self.ttl.is_some() || !self.at_least.is_zero();
         let reentry = self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend });
         let explain = self.explain;
-        Ok((key, AcquireRequest { config, wait, explain, fair: true, reentry, seed: () }))
+        let seen_taken = self.seen_taken;
+        let fair = true;
+        Ok((key, AcquireRequest { config, wait, explain, fair, seen_taken, reentry, seed: () }))
     }
 
     fn into_future(self) -> Acquiring {

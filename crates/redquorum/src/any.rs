@@ -112,12 +112,18 @@ impl AcquireAny {
         let clock = lock_state.clock;
         let end = Deadline::new(clock, clock.now().plus(self.request.longest_wait()));
         let request = |key: &Key, wait| self.request.of(key).wait(wait);
+        let attempt = |key: &Key| {
+            let request = request(key, Duration::ZERO);
+            // If there is no time to wait, its refusal may be the error.
+            if end.remaining().is_zero() { request } else { request.unexplained() }
+        };
         let random = lock_state.shared.with_rng(|rng| rng.random());
-        let (mut one_of, mut step) = OneOf::begin(resources, random);
+        let taken = lock_state.shared.taken(&keys);
+        let (mut one_of, mut step) = OneOf::begin(random, &taken);
         let mut refused = None;
         loop {
             step = match step {
-                OneOfStep::Attempt(place) => match request(&keys[place], Duration::ZERO).await {
+                OneOfStep::Attempt(place) => match attempt(&keys[place]).await {
                     Err(error) if error.is_retryable() => {
                         refused = Some(error);
                         one_of.refused()
@@ -132,9 +138,19 @@ impl AcquireAny {
                 }
                 _ => match (end.remaining(), refused) {
                     (Duration::ZERO, Some(refused)) => return Err(refused),
-                    // The first one that is given back ends the wait for the others.
                     (left, _) => {
-                        return first_granted(keys.iter().map(|key| request(key, left))).await;
+                        let moment = one_of.moment(lock_state.config.node_timeout());
+                        let requests = keys.iter().enumerate().map(|(place, key)| {
+                            let request = request(key, left).seen_taken();
+                            async move {
+                                if !matches!(step, OneOfStep::Wait(first) if first == place) {
+                                    tokio::time::sleep(moment).await;
+                                }
+                                request.await
+                            }
+                        });
+                        // The first one that is given back ends the wait for the others.
+                        return first_granted(requests).await;
                     }
                 },
             };
@@ -162,8 +178,10 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
 
 /// The first lease that one of the requests gets, or the last error. The other requests are given
 /// up, and so is a lease that one of them got at the same time.
-async fn first_granted(requests: impl Iterator<Item = Acquire>) -> Result<Lease, AcquireError> {
-    let mut waiting: Vec<_> = requests.map(|it| Some(Box::pin(it.into_future()))).collect();
+async fn first_granted<F: Future<Output = Result<Lease, AcquireError>>>(
+    requests: impl Iterator<Item = F>,
+) -> Result<Lease, AcquireError> {
+    let mut waiting: Vec<_> = requests.map(|request| Some(Box::pin(request))).collect();
     let mut last = None;
     poll_fn(|cx| {
         for request in &mut waiting {
@@ -202,8 +220,9 @@ impl Redlock {
     /// Asks for any one of several resources, and waits while all are taken or no quorum answers.
     ///
     /// If the one that it tries first is free, it takes one round trip; if another one is, three.
-    /// If all are taken, it waits for each of them, and holds none meanwhile: the first one that is
-    /// given back ends the wait. Name at least one and at most 100 resources.
+    /// If all are taken, it holds none, and waits: at first for one of them, drawn at random, and
+    /// after a quarter to a half of a node timeout for all. The first one that is given back ends
+    /// the wait. Name at least one and at most 100 resources.
     ///
     /// ```no_run
     /// # async fn f(lock: redquorum::Redlock) -> Result<(), redquorum::AcquireError> {

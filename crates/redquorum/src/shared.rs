@@ -21,7 +21,7 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Cause, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Distrust, Extension,
+    Cause, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Distrust, Extension, Key,
     LinkState, Loss, NodeId, NodeSet, Reply, Rng, Time, Votes,
 };
 use tokio::sync::{Notify, oneshot};
@@ -423,6 +423,11 @@ impl Shared {
             let each = client.links().iter().map(|link| (link.pending_still(now), link.claimed()));
             each.fold((0, 0), |sum, link| (sum.0 + link.0, sum.1 + link.1))
         })
+    }
+
+    /// Which of these resources are taken, as far as this process knows.
+    pub(crate) fn taken(&self, keys: &[Key]) -> Vec<bool> {
+        self.state().client.taken(self.clock.now(), keys)
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -400,7 +400,11 @@ impl<K: Conduct> Process<K> {
         let seed = self.seed(&whose, context);
         let wait = Duration::from_millis(wait_ms);
         let reentry = Some(Reentry { owner: self.owner(&whose, again), extend });
-        let request = AcquireRequest { config, wait, explain: true, fair: true, reentry, seed };
+        let request = AcquireRequest {
+            reentry,
+            fair: true,
+            ..AcquireRequest::for_member(config, wait, true, seed)
+        };
         let call = context.call(id);
         self.claim(whose, request, Some(call), context);
         Ok(())

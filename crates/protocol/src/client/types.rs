@@ -50,6 +50,9 @@ pub struct AcquireRequest<S = ()> {
     pub explain: bool,
     /// Whether it keeps the order of the queues, if the client is fair.
     pub fair: bool,
+    /// Whether the resource was just seen to be taken: if the request may wait, it then enters the
+    /// masters' queues before its first attempt.
+    pub seen_taken: bool,
     /// Its owner, if it has one.
     pub reentry: Option<Reentry>,
     /// The parameters of the claim besides its lock config.
@@ -60,7 +63,8 @@ impl<S> AcquireRequest<S> {
     /// The request for one member of a multi-lock. A member that is waited for gets its turn as if
     /// it were the only one. Only such a member enqueues.
     pub const fn for_member(config: LockConfig, wait: Duration, explain: bool, seed: S) -> Self {
-        Self { config, wait, explain, fair: !wait.is_zero(), reentry: None, seed }
+        let fair = !wait.is_zero();
+        Self { config, wait, explain, fair, seen_taken: false, reentry: None, seed }
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Choice {
     /// The claims under way, each with the position of its resource.
     claims: Vec<(ClaimId, usize)>,
     looks: Option<Looks>,
+    /// The resource that it waits for, and when it waits for the others, too.
+    waits: Option<(usize, Time)>,
     /// The latest refusal.
     refused: RequestError,
 }
@@ -60,10 +62,12 @@ impl<K: Conduct> Process<K> {
         if resources.is_empty() || distinct.len() < resources.len() {
             return Err(FailureReason::Error.into());
         }
-        let (one_of, step) = OneOf::begin(resources.len(), context.rng.random());
+        let keys: Vec<Key> = resources.iter().map(|name| Key::from(name.as_bytes())).collect();
+        let taken = self.client.taken(context.clocks.monotonic, &keys);
+        let (one_of, step) = OneOf::begin(context.rng.random(), &taken);
         let end = context.clocks.monotonic.plus(Duration::from_millis(wait_ms));
         let refused = FailureReason::Taken.into();
-        let (call, claims, looks) = (context.call(id), Vec::new(), None);
+        let (call, claims, looks, waits) = (context.call(id), Vec::new(), None, None);
         self.choices.push(Choice {
             call,
             client,
@@ -73,6 +77,7 @@ impl<K: Conduct> Process<K> {
             end,
             claims,
             looks,
+            waits,
             refused,
         });
         self.choose(id, step, context);
@@ -86,12 +91,28 @@ impl<K: Conduct> Process<K> {
     fn choose(&mut self, id: u64, step: OneOfStep, context: &mut InputContext<'_>) {
         let now = context.clocks.monotonic;
         let Some(choice) = self.choice(id) else { return };
-        let (all, left) = (0..choice.resources.len(), choice.end.since(now));
+        let left = choice.end.since(now);
         match step {
             OneOfStep::Attempt(place) => self.attempt(id, place, Duration::ZERO, context),
             OneOfStep::Look => self.look_at_others(id, context),
-            OneOfStep::Wait if left.is_zero() => self.refuse_choice(id, context),
-            _ => all.for_each(|place| self.attempt(id, place, left, context)),
+            OneOfStep::Wait(first) if !left.is_zero() => {
+                let node_timeout = Duration::from_millis(self.options.node_timeout_ms);
+                let Some(choice) = self.choice(id) else { return };
+                choice.waits = Some((first, now.plus(choice.one_of.moment(node_timeout))));
+                self.attempt(id, first, left, context);
+            }
+            _ => self.refuse_choice(id, context),
+        }
+    }
+
+    /// Waits for the other resources, too, once the moment for the first one is over.
+    fn wait_for_all(&mut self, id: u64, context: &mut InputContext<'_>) {
+        let now = context.clocks.monotonic;
+        let Some(choice) = self.choice(id) else { return };
+        if let Some((first, _)) = choice.waits.take_if(|(_, until)| *until <= now) {
+            let (all, left) = (choice.resources.len(), choice.end.since(now));
+            let others = (0..all).filter(|place| *place != first);
+            others.for_each(|place| self.attempt(id, place, left, context));
         }
     }
 
@@ -100,8 +121,11 @@ impl<K: Conduct> Process<K> {
         let whose = (choice.client.clone(), choice.resources[place].clone());
         let config = choice.config;
         let seed = self.seed(&whose, context);
-        let request =
-            AcquireRequest { config, wait, explain: true, fair: true, reentry: None, seed };
+        let request = AcquireRequest {
+            fair: true,
+            seen_taken: true,
+            ..AcquireRequest::for_member(config, wait, true, seed)
+        };
         let claim = self.claim(whose, request, None, context);
         if let Some(choice) = self.choice(id) {
             choice.claims.push((claim, place));
@@ -158,15 +182,19 @@ impl<K: Conduct> Process<K> {
         self.choose(id, step, context);
     }
 
-    /// When a look ends by itself.
+    /// When a request goes on by itself: a look is over, or the wait for one resource alone.
     pub(super) fn choices_wake(&self) -> Time {
-        let ends = self.choices.iter().filter_map(|choice| Some(choice.looks.as_ref()?.end));
-        ends.min().unwrap_or(Time::NEVER)
+        let looks = self.choices.iter().filter_map(|choice| Some(choice.looks.as_ref()?.end));
+        let waits = self.choices.iter().filter_map(|choice| Some(choice.waits?.1));
+        looks.chain(waits).min().unwrap_or(Time::NEVER)
     }
 
     pub(super) fn wake_choices(&mut self, context: &mut InputContext<'_>) {
         let all: Vec<u64> = self.choices.iter().map(|choice| choice.call.id).collect();
-        all.into_iter().for_each(|id| self.end_looks(id, context));
+        for id in all {
+            self.end_looks(id, context);
+            self.wait_for_all(id, context);
+        }
     }
 
     /// Looks at a claim. Returns whether it is one of a request for one of several.
@@ -199,7 +227,6 @@ impl<K: Conduct> Process<K> {
         refused: Option<RequestError>,
         context: &mut InputContext<'_>,
     ) {
-        let now = context.clocks.monotonic;
         self.end(claim, context);
         let Some(choice) = self.choice(id) else { return };
         choice.claims.retain(|(of, _)| *of != claim);
@@ -207,10 +234,9 @@ impl<K: Conduct> Process<K> {
         if !choice.claims.is_empty() {
             return;
         }
-        match choice.one_of.refused() {
-            OneOfStep::Wait if choice.end <= now => self.refuse_choice(id, context),
-            step => self.choose(id, step, context),
-        }
+        choice.waits = None;
+        let step = choice.one_of.refused();
+        self.choose(id, step, context);
     }
 
     fn refuse_choice(&mut self, id: u64, context: &mut InputContext<'_>) {
