@@ -81,7 +81,7 @@ fn measure(masters: &Masters, part: &str) {
     if part == "--waiting" {
         let length = Duration::from_secs(5);
         waiting(masters, crowd::ALL, length);
-        return println!("{}", crowd::permits(masters, length));
+        return sharing(masters, length);
     }
     if part == watchdog::ARGUMENT {
         return watchdog();
@@ -134,7 +134,7 @@ fn measure(masters: &Masters, part: &str) {
     for (state, table) in on_runtime(1, degraded(&plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
     }
-    println!("{}", crowd::permits(masters, plan.slice * 10));
+    sharing(masters, plan.slice * 10);
 }
 
 /// Measures 16 tasks on a growing number of worker threads.
@@ -157,8 +157,13 @@ fn holding(plan: &Plan<'_>) {
 /// Measures many clients that request one resource.
 fn waiting(masters: &Masters, crowds: &[(usize, usize)], length: Duration) {
     println!("{}", crowd::report(masters, crowds, length));
-    println!("{}", crowd::sharing(masters, length));
     println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
+}
+
+/// Measures many clients of a resource, or of a semaphore, that several may have at a time.
+fn sharing(masters: &Masters, length: Duration) {
+    println!("{}", crowd::sharing(masters, length));
+    println!("{}", crowd::permits(masters, length));
 }
 
 fn on_runtime<T>(threads: usize, work: impl Future<Output = T>) -> T {

@@ -10,13 +10,11 @@
 //! Stop the host that runs the job, with Ctrl-C or with `kill -KILL`: the other one takes over at
 //! its next tick. Kill a master: nothing changes.
 
-#[path = "support/stop.rs"]
-mod stop;
 mod support;
 
 use std::time::Duration;
 
-use redquorum::{AcquireError, Lease, Redlock, RunError};
+use redquorum::{AcquireError, Redlock, RunError};
 use support::Failure;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -33,32 +31,20 @@ const WAIT: Duration = Duration::from_secs(1);
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let host = std::env::args().nth(1).unwrap_or_else(|| format!("host {}", std::process::id()));
-    let lock = Redlock::builder().masters(support::urls()?).ttl(AT_MOST).build().await?;
-    // The signal drops a job in progress, and its lease with it. The tick stays its own.
-    tokio::select! {
-        signal = stop::stop() => println!("{host}: {}", signal?),
-        () = tick_for_ever(&lock, &host) => {}
-    }
-    // A master that is down cannot confirm the end of a lease, which is no failure of this program.
-    if let Err(unfinished) = lock.shutdown(Duration::from_secs(2)).await {
-        eprintln!("{host}: {unfinished}");
-    }
-    Ok(())
-}
-
-async fn tick_for_ever(lock: &Redlock, host: &str) {
+    let lock = Redlock::builder().masters(support::urls()?).ttl(AT_MOST).name(&host);
+    let lock = lock.build().await?;
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
+        let tick = lock.acquire("cron:report").wait(WAIT).at_least(AT_LEAST);
         // If the lease is lost, the job is dropped at its next await. Another host may have started
         // it again, so each step of a job must tolerate that.
-        let job = async |_: &Lease| report(host).await;
-        let tick = lock.acquire("cron:report").wait(WAIT).at_least(AT_LEAST);
-        match tick.run(AT_MOST, job).await {
+        match tick.run(AT_MOST, async |_| report(&host).await).await {
             Ok(()) => println!("{host}: done"),
-            Err(RunError::NotAcquired(AcquireError::Taken { .. })) => {
-                println!("{host}: skipped, another host has it");
+            Err(RunError::NotAcquired(AcquireError::Taken { report, .. })) => {
+                let other = report.holder().and_then(|holder| Some(holder.name()?.to_owned()));
+                println!("{host}: skipped, {} has it", other.as_deref().unwrap_or("another host"));
             }
             // No quorum, or a lost lease. The next tick is the retry.
             Err(error) => eprintln!("{host}: {error}"),
