@@ -13,7 +13,7 @@ use super::time::{self, MS};
 use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op};
 use redquorum_scenario::history::{Event, History, Ns, Phase, Record, Window};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{LeaseEffect, NodeList, Scenario};
+use redquorum_scenario::{LeaseEffect, NodeList, Scenario, Step};
 
 /// How long a client may need to clean up, in addition to node timeouts.
 pub(super) const CLEANS_UP: Ns = 100 * MS;
@@ -352,7 +352,8 @@ impl<'a> World<'a> {
                 world.locks.entry(client.process()).or_insert_with(|| Lock::new(list));
             }
             for step in &client.script {
-                if step.slots().len() == step.acquires().count() {
+                // The slots of a semaphore are in its requests.
+                if !matches!(step, Step::Acquire { permits: Some(_), .. }) {
                     step.acquires().for_each(|resource| world.know(resource));
                 }
             }

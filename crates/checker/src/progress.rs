@@ -18,6 +18,7 @@ use super::{Case, Violation};
 use redquorum_protocol::wire::{LAPSE_MS, TURN_MS};
 use redquorum_scenario::client_protocol::FailureReason;
 use redquorum_scenario::history::{Ns, Phase, Window};
+use redquorum_scenario::name::Name;
 use redquorum_scenario::{Acquires, LeaseEffect, Property, Step};
 
 /// How much longer an acquire may take where several clients wait for the same resource.
@@ -178,8 +179,8 @@ fn slow(case: &Case<'_>, calm: &Calm, request: &Request<'_>) -> Option<Violation
 }
 
 /// What is in the way of a request: leases, and other requests for its resources. An obstacle to
-/// one of several resources is an obstacle to all. Shared leases and requests for them are not in
-/// each other's way.
+/// one of several resources is an obstacle to all, unless any one of them will do: then that one
+/// counts that was free first. Shared leases and requests for them are not in each other's way.
 struct Way {
     /// Until when a client held one of the resources, or was releasing it; none: no client did.
     held: Option<Ns>,
@@ -191,11 +192,19 @@ struct Way {
 
 impl Way {
     fn of(case: &Case<'_>, request: &Request<'_>, ended: Ns) -> Self {
+        if !request.op.is_any() {
+            return Self::to(request.op.resources(), case, request, ended);
+        }
+        let each = request.op.resources().iter();
+        let each = each.map(|one| Self::to(std::slice::from_ref(one), case, request, ended));
+        each.min_by_key(|way| way.held.max(way.asked))
+            .unwrap_or_else(|| unreachable!("a request is for at least one resource"))
+    }
+
+    /// What is in the way to all of these resources.
+    fn to(resources: &[Name], case: &Case<'_>, request: &Request<'_>, ended: Ns) -> Self {
         let within = Window::new(request.asked, ended);
-        let wants = |resource: &str| {
-            let mut all = request.op.resources().iter();
-            all.any(|own| own.as_str() == resource)
-        };
+        let wants = |resource: &str| resources.iter().any(|own| own.as_str() == resource);
         // The deletions may be on their way.
         let slack = CLEANS_UP.saturating_add(case.world.node_timeout);
         let longest = time::of(case.world.scenario.longest_ttl());
@@ -215,10 +224,14 @@ impl Way {
                 (Window::new(hold.outer.from, hold.outer.to.saturating_add(more)), released)
             })
         });
-        let requests = case
-            .requests
-            .iter()
-            .filter(|other| other.record != request.record && other.resource.is_some_and(wants));
+        let requests =
+            case.requests.iter().filter(|other| other.record != request.record).filter(|other| {
+                match other.op.is_any() {
+                    // It may have asked for any of them.
+                    true => other.op.resources().iter().any(|name| wants(name)),
+                    false => other.resource.is_some_and(wants),
+                }
+            });
         let until = |other: &Request<'_>| {
             let died = case.died(other.process).max(other.asked);
             // A client that asks again after a refusal is not in its own way.
@@ -361,8 +374,15 @@ fn let_go(case: &Case<'_>, calm: &Calm, lease: &Lease<'_>) -> Option<Violation> 
 /// The shortest time for which a client's script keeps a resource: a lower bound.
 fn shortest_keep(case: &Case<'_>, lease: &Lease<'_>) -> Option<Ns> {
     let client = case.world.scenario.clients.iter().find(|client| client.id == lease.client)?;
+    // A script names the lease of a slot by its semaphore.
+    let semaphore = client.script.iter().find(|step| {
+        matches!(step, Step::Acquire { permits: Some(_), .. })
+            && step.slots().iter().any(|slot| slot == lease.resource)
+    });
+    let semaphore = semaphore.and_then(|step| step.acquires().next());
+    let named = |resource: &Name| resource == lease.resource || Some(resource) == semaphore;
     let keeps = client.script.iter().filter_map(|step| match step {
-        Step::Keep { resource, most } if resource == lease.resource => Some(time::of(most.0)),
+        Step::Keep { resource, most } if named(resource) => Some(time::of(most.0)),
         _ => None,
     });
     keeps.min()

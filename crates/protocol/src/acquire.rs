@@ -73,7 +73,8 @@ pub enum Turn {
     /// The claim that takes over wakes one, if it ends without a lease.
     HandedOff,
     /// Another claim of this process gives the lease back, or has just done so, and has woken the
-    /// first waiter in the masters' queues. That waiter goes first.
+    /// first waiter in the masters' queues. That waiter goes first. Or the resource was just seen
+    /// to be taken.
     Yielded,
 }
 

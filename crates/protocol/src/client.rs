@@ -531,7 +531,8 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     /// Which of the resources of a request for one of them are taken, as far as this client knows:
-    /// requests of its own wait for them, or hold them.
+    /// requests of its own wait for them, or got them by a wait; or others waited for one of them
+    /// when it was given back here.
     pub fn taken(&self, now: Time, keys: &[Key]) -> Vec<bool> {
         self.queues.taken(now, keys)
     }

@@ -460,10 +460,15 @@ impl Hold {
         self.members
     }
 
-    /// By how many the [members](Self::members) are more than a quorum: so many masters may forget
-    /// the key, or end it too early, without a second holder.
+    /// How many masters must forget the key, or end it too early, before a second client can win.
+    /// With m [members](Self::members), a quorum of q, and N masters: m + q − N.
     pub const fn margin(&self) -> usize {
-        self.members.len().saturating_sub(self.config.quorum())
+        (self.members.len() + self.config.quorum()).saturating_sub(self.config.nodes())
+    }
+
+    /// Whether no more masters than a quorum hold the key.
+    pub const fn is_bare(&self) -> bool {
+        self.members.len() <= self.config.quorum()
     }
 
     /// The token of the lease.

@@ -73,7 +73,7 @@ pub use hold::{Extension, Hold, Loss, Renewal};
 pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState};
 pub use lock_config::{Drift, LockConfig};
 pub use multi_lock::{MemberAction, MemberEvent, MultiLock};
-pub use one_of::{OneOf, OneOfStep, is_free};
+pub use one_of::{OneOf, OneOfStep, is_free, slot_of};
 pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
 pub use reading::Reading;
 pub use release::{Outcome, Release};

@@ -7,6 +7,7 @@
 //! would wake the same waiter, and a waiter that gets one resource would leave all other queues.
 
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -20,8 +21,8 @@ pub enum OneOfStep {
     Attempt(usize),
     /// Ask who holds the resources that were not tried.
     Look,
-    /// Wait for this resource, and [a moment](OneOf::moment) later for the others, too. The first
-    /// that is granted ends the requests for the others.
+    /// Wait for this resource, and after [a head start](OneOf::head_start) for the others, too. The
+    /// first that is granted ends the requests for the others.
     Wait(usize),
 }
 
@@ -33,22 +34,22 @@ pub struct OneOf {
     /// The resources to try, once the masters were asked.
     free: Option<VecDeque<usize>>,
     /// The resource for which it waits first.
-    waits: usize,
+    waits_for: usize,
     random: u64,
 }
 
 impl OneOf {
     /// Begins a request for one of several resources, and returns its first step. Requests that
-    /// begin at the same time try different resources first, as the random number says. For those
-    /// that are `taken`, as far as the client knows, it only waits.
-    pub fn begin(random: u64, taken: &[bool]) -> (Self, OneOfStep) {
+    /// begin at the same time try different resources first, as the random number says. A request
+    /// that may wait only waits for those that are `taken`, as far as the client knows.
+    pub fn begin(random: u64, waits: bool, taken: &[bool]) -> (Self, OneOfStep) {
         debug_assert!(!taken.is_empty(), "one of none");
         let resources = taken.len().max(1);
         let one = |random: u64| usize::try_from(random % resources as u64).unwrap_or(0);
-        let (first, waits) = (one(random), one(random >> 32));
+        let (first, waits_for) = (one(random), one(random >> 32));
         let all = (0..taken.len()).map(|next| (first + next) % resources);
-        let candidates = all.filter(|resource| !taken[*resource]).collect();
-        let mut one_of = Self { candidates, free: None, waits, random };
+        let candidates = all.filter(|resource| !waits || !taken[*resource]).collect();
+        let mut one_of = Self { candidates, free: None, waits_for, random };
         let step = match one_of.candidates.first() {
             Some(first) => OneOfStep::Attempt(*first),
             None => one_of.looked([]),
@@ -63,7 +64,7 @@ impl OneOf {
 
     /// How long it waits for one resource before it waits for all: a quarter to a half of a node
     /// timeout.
-    pub fn moment(&self, node_timeout: Duration) -> Duration {
+    pub fn head_start(&self, node_timeout: Duration) -> Duration {
         let quarter = node_timeout / 4;
         let part = u32::try_from(self.random >> 16 & 0xff).unwrap_or(0);
         quarter + quarter * part / 256
@@ -73,7 +74,9 @@ impl OneOf {
     pub fn refused(&mut self) -> OneOfStep {
         match &mut self.free {
             None => OneOfStep::Look,
-            Some(free) => free.pop_front().map_or(OneOfStep::Wait(self.waits), OneOfStep::Attempt),
+            Some(free) => {
+                free.pop_front().map_or(OneOfStep::Wait(self.waits_for), OneOfStep::Attempt)
+            }
         }
     }
 
@@ -90,6 +93,12 @@ impl OneOf {
     }
 }
 
+/// The name of a slot of a semaphore. Slots are counted from 1, and all clients of the semaphore use
+/// these names.
+pub fn slot_of(semaphore: &[u8], slot: usize) -> Vec<u8> {
+    [semaphore, format!(":permit:{slot}").as_bytes()].concat()
+}
+
 /// Whether a resource is free, if so many of the masters reply that they have no key for it: the
 /// others are too few for a quorum.
 pub const fn is_free(absent: usize, nodes: usize) -> bool {
@@ -104,7 +113,7 @@ mod tests {
     fn each_resource_is_tried_at_most_once_before_it_waits() {
         for (resources, random) in [(1, 7), (2, 3), (5, 9), (5, u64::MAX)] {
             for free in 0..resources {
-                let (mut one_of, step) = OneOf::begin(random, &[false; 5][..resources]);
+                let (mut one_of, step) = OneOf::begin(random, true, &[false; 5][..resources]);
                 let mut tried = Vec::from([step]);
                 assert_eq!(one_of.refused(), OneOfStep::Look);
                 let others: Vec<usize> = one_of.others().take(free).collect();
@@ -123,21 +132,25 @@ mod tests {
 
     #[test]
     fn what_the_process_has_is_only_waited_for() {
-        let (one_of, step) = OneOf::begin(1, &[true, true, true, false]);
+        let (one_of, step) = OneOf::begin(1, true, &[true, true, true, false]);
         assert_eq!((step, one_of.others().count()), (OneOfStep::Attempt(3), 0));
-        let (mut one_of, step) = OneOf::begin(3 << 32, &[true; 4]);
+        let (mut one_of, step) = OneOf::begin(3 << 32, true, &[true; 4]);
         assert_eq!(step, OneOfStep::Wait(3));
         assert_eq!(one_of.refused(), OneOfStep::Wait(3), "again, if it fails");
+        // What it knows may be out of date, so a request that may not wait asks.
+        let (one_of, step) = OneOf::begin(1, false, &[true; 4]);
+        assert_eq!((step, one_of.others().count()), (OneOfStep::Attempt(1), 3));
     }
 
     #[test]
     fn it_waits_for_one_resource_for_a_quarter_to_a_half_of_a_node_timeout() {
-        let moment = |random| OneOf::begin(random, &[true]).0.moment(Duration::from_millis(100));
+        let head_start =
+            |random| OneOf::begin(random, true, &[true]).0.head_start(Duration::from_millis(100));
         for random in [0, 1 << 16, u64::MAX, 0x1234_5678_9abc_def0] {
             let range = Duration::from_millis(25)..Duration::from_millis(50);
-            assert!(range.contains(&moment(random)), "{:?}", moment(random));
+            assert!(range.contains(&head_start(random)), "{:?}", head_start(random));
         }
-        assert_ne!(moment(0), moment(u64::MAX));
+        assert_ne!(head_start(0), head_start(u64::MAX));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum_protocol::{Key, OneOf, OneOfStep};
+use redquorum_protocol::{Key, OneOf, OneOfStep, slot_of};
 
 use crate::acquire::Acquire;
 use crate::clock::Deadline;
@@ -14,6 +14,7 @@ use crate::error::{AcquireError, RunError};
 use crate::holder::HeldBy;
 use crate::lease::Lease;
 use crate::redlock::Redlock;
+use crate::together::all;
 
 /// The most resources of one request.
 const MOST: usize = 100;
@@ -111,15 +112,16 @@ impl AcquireAny {
         }
         let clock = lock_state.clock;
         let end = Deadline::new(clock, clock.now().plus(self.request.longest_wait()));
-        let request = |key: &Key, wait| self.request.of(key).wait(wait);
+        let request = &|key: &Key, wait| self.request.of(key).wait(wait);
+        let node_timeout = lock_state.config.node_timeout();
         let attempt = |key: &Key| {
             let request = request(key, Duration::ZERO);
-            // If there is no time to wait, its refusal may be the error.
-            if end.remaining().is_zero() { request } else { request.unexplained() }
+            // Its refusal may be the error, if there is hardly time to wait.
+            if end.remaining() <= 3 * node_timeout { request } else { request.unexplained() }
         };
         let random = lock_state.shared.with_rng(|rng| rng.random());
         let taken = lock_state.shared.taken(&keys);
-        let (mut one_of, mut step) = OneOf::begin(random, &taken);
+        let (mut one_of, mut step) = OneOf::begin(random, !end.remaining().is_zero(), &taken);
         let mut refused = None;
         loop {
             step = match step {
@@ -138,16 +140,13 @@ impl AcquireAny {
                 }
                 _ => match (end.remaining(), refused) {
                     (Duration::ZERO, Some(refused)) => return Err(refused),
-                    (left, _) => {
-                        let moment = one_of.moment(lock_state.config.node_timeout());
-                        let requests = keys.iter().enumerate().map(|(place, key)| {
-                            let request = request(key, left).seen_taken();
-                            async move {
-                                if !matches!(step, OneOfStep::Wait(first) if first == place) {
-                                    tokio::time::sleep(moment).await;
-                                }
-                                request.await
+                    _ => {
+                        let head_start = one_of.head_start(node_timeout);
+                        let requests = keys.iter().enumerate().map(|(place, key)| async move {
+                            if !matches!(step, OneOfStep::Wait(first) if first == place) {
+                                tokio::time::sleep(head_start).await;
                             }
+                            request(key, end.remaining()).seen_taken().await
                         });
                         // The first one that is given back ends the wait for the others.
                         return first_granted(requests).await;
@@ -156,24 +155,6 @@ impl AcquireAny {
             };
         }
     }
-}
-
-/// The results of all futures, in their order.
-async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut waiting: Vec<_> = futures.map(|future| (Some(Box::pin(future)), None)).collect();
-    poll_fn(|cx| {
-        for (future, result) in &mut waiting {
-            if let Some(pending) = future
-                && let Poll::Ready(ready) = pending.as_mut().poll(cx)
-            {
-                (*future, *result) = (None, Some(ready));
-            }
-        }
-        let done = waiting.iter().all(|(future, _)| future.is_none());
-        if done { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    waiting.into_iter().filter_map(|(_, result)| result).collect()
 }
 
 /// The first lease that one of the requests gets, or the last error. The other requests are given
@@ -307,6 +288,6 @@ impl Semaphore {
     }
 
     fn name(&self, slot: usize) -> Vec<u8> {
-        [&self.resource, format!(":permit:{slot}").as_bytes()].concat()
+        slot_of(&self.resource, slot)
     }
 }

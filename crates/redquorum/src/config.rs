@@ -349,6 +349,7 @@ mod tests {
         drift = "3ms"
         masters-id = "prod"
         client-name = "billing"
+        name = "billing-7"
         prefix = "app:"
         wake-ups = false
         fair = true

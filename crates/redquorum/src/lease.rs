@@ -237,10 +237,11 @@ impl Lease {
         LossSignal::new(&self.claim, self.resource())
     }
 
-    /// How many masters more than a quorum hold the key of this lease, as far as their replies have
-    /// come: so many may forget it without a second holder. 0 is a *bare quorum*. It grows when the
-    /// replies of slow masters arrive, and when an extension gives the key to masters that missed
-    /// the grant. 0 for a lease that is lost.
+    /// The margin of this lease: how many masters must forget its key, or end it too early, before
+    /// a second client can win. Of five masters it is 3 while all have the key, and 1 on a bare
+    /// quorum. It counts the masters whose replies have come, so it grows when slow ones reply, and
+    /// when an extension gives the key to masters that missed the grant. A master that forgot the
+    /// key counts until an extension shows that. 0 for a lease that is lost.
     pub fn margin(&self) -> usize {
         if self.is_lost() { 0 } else { self.claim.hold(Hold::margin) }
     }

@@ -146,6 +146,7 @@ pub mod stats;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+mod together;
 mod trace;
 
 pub use acquire::{Acquire, TryAcquire};

@@ -12,7 +12,6 @@ use crate::shared::{ClaimCell, Kind, LockState};
 
 mod acquiring;
 mod leases;
-mod together;
 
 pub use acquiring::AcquiringAll;
 pub use leases::{Leases, ReleasedAll};

@@ -692,7 +692,7 @@ impl Turn<'_> {
                     Extension::Pending => {}
                     Extension::Extended => {
                         counters.extended.add();
-                        if hold.margin() == 0 {
+                        if hold.is_bare() {
                             counters.extended_bare.add();
                         }
                         cell.endangered.store(false, Ordering::Relaxed);

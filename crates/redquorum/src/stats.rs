@@ -31,8 +31,8 @@ pub struct Stats {
     pub too_late: u64,
     /// Extensions that succeeded, the watchdog's included.
     pub extended: u64,
-    /// Those of them after which no more masters than a quorum held the key: a bare quorum. Its
-    /// share of `extended` is the share of leases that one master that forgets can end too early.
+    /// Those of them after which no more masters than a quorum held the key, as far as was known: a
+    /// bare quorum, with the least [margin](crate::Lease::margin) that a lease can have.
     pub extended_bare: u64,
     /// Extensions that failed, the watchdog's included.
     pub not_extended: u64,

@@ -123,7 +123,7 @@ pub enum Op {
     /// Acquire one of these resources. Wait at most `wait_ms` while all are taken; 0 means to look
     /// once. The reply says which it is: [`ClientReply::resource`].
     AcquireAny {
-        /// The resources, two or more.
+        /// The resources, one or more.
         resources: Vec<Name>,
         /// How long the masters must keep the key.
         ttl_ms: u64,

@@ -7,6 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use redquorum_protocol::slot_of;
+
 use super::length::Length;
 use crate::Side;
 use crate::length::as_text;
@@ -234,7 +236,10 @@ impl Step {
     /// The resources on the masters of which the step acquires all, or one if it is a permit: the
     /// slots of the semaphore.
     pub fn slots(&self) -> Vec<Name> {
-        let slot = |resource: &Name, number| Name::from(format!("{resource}:permit:{number}"));
+        let slot = |resource: &Name, number: u32| {
+            let name = slot_of(resource.as_bytes(), number as usize);
+            Name::from(String::from_utf8_lossy(&name).as_ref())
+        };
         match self {
             Self::Acquire { resource, permits: Some(permits), .. } => {
                 (1..=*permits).map(|number| slot(resource, number)).collect()

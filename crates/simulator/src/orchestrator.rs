@@ -310,7 +310,11 @@ impl Orchestrator {
             Input::Recorded(event) => {
                 let lost = match &event {
                     Event::Lost { client, resource, .. } => {
-                        self.faults.happened(now, client, &EventKind::Lost(resource.clone()));
+                        // A script names the lease of a slot by its semaphore.
+                        let player = self.players.iter().find(|player| player.id() == client);
+                        let named = player.and_then(|player| player.semaphore_of(resource));
+                        let named = named.unwrap_or(resource).clone();
+                        self.faults.happened(now, client, &EventKind::Lost(named));
                         true
                     }
                     _ => false,

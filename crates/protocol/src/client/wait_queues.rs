@@ -110,8 +110,8 @@ impl WaitQueues {
     }
 
     /// Which resources are taken, as far as this process knows: those that it waits for, or has
-    /// got by a wait. If it has just given one of them back, and others waited, then all are: those
-    /// others would have found a free one.
+    /// got by a wait. If it has just given one of them back, and others waited, then probably all
+    /// are: those others would have found a free one.
     pub(super) fn taken(&self, now: Time, keys: &[Key]) -> Vec<bool> {
         let others = keys.iter().any(|key| self.recent_releases.contains(now, key));
         keys.iter().map(|key| others || self.queues.contains_key(key)).collect()
@@ -144,9 +144,9 @@ impl<C: ClaimMachine> Client<C> {
             let over = queued && cx.now() >= entry.give_up;
             let shared = queued && entry.request.config.is_shared();
             let key = entry.key.clone();
-            // Nobody goes first but those that are in the queues already.
+            // It enters the queues as a request does that lets others go first.
             let seen_taken = queued && entry.request.seen_taken && turn == Turn::First;
-            let turn = if seen_taken { Turn::Yielded } else { turn };
+            let own_turn = if seen_taken { Turn::Yielded } else { turn };
             match if over { self.verdict(cx.now(), &key) } else { None } {
                 Some((why, votes)) => {
                     self.refuse(id, why, votes, cx);
@@ -156,7 +156,7 @@ impl<C: ClaimMachine> Client<C> {
                     if queued && let Some(queue) = self.queues.queues.get_mut(&key) {
                         queue.latest = Some(id);
                     }
-                    self.begin(id, turn, cx);
+                    self.begin(id, own_turn, cx);
                     if shared {
                         // Those behind it share its turn. A waiter that goes first goes before all.
                         let with = if turn == Turn::Yielded { turn } else { Turn::First };

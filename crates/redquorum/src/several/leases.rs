@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use redquorum_protocol::Outcome;
 
-use super::together;
 use crate::clock::Deadline;
 use crate::error::{ExtendError, Lost};
 use crate::lease::{Lease, Released, run_while};
+use crate::together;
 
 /// Several resources, held together until the [deadline](Leases::deadline), the earliest of theirs,
 /// or until they are given back. Made by [`Redlock::acquire_all`](crate::Redlock::acquire_all).

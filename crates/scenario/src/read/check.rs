@@ -516,6 +516,14 @@ impl<'a> Run<'a> {
         }
         let acquired: Vec<&str> =
             before.iter().flat_map(Step::acquires).map(Name::as_str).collect();
+        let is_permit = |step: &Step| matches!(step, Step::Acquire { permits: Some(_), .. });
+        let of_permit = |resource: &Name| {
+            before.iter().any(|step| is_permit(step) && step.acquires().any(|it| it == resource))
+        };
+        if step.is_again() && step.acquires().any(of_permit) {
+            let message = "a permit has no owner that could acquire it again";
+            self.wrong(at, message, "ask for another permit: `acquire S permits 2`");
+        }
         let is_new = step.effect() == LeaseEffect::Acquires && !step.is_again();
         let mut about = step.resources().filter(|_| !is_new).map(Name::as_str);
         if let Some(resource) = about.find(|resource| !acquired.contains(resource)) {

@@ -64,7 +64,7 @@ impl<K: Conduct> Process<K> {
         }
         let keys: Vec<Key> = resources.iter().map(|name| Key::from(name.as_bytes())).collect();
         let taken = self.client.taken(context.clocks.monotonic, &keys);
-        let (one_of, step) = OneOf::begin(context.rng.random(), &taken);
+        let (one_of, step) = OneOf::begin(context.rng.random(), wait_ms > 0, &taken);
         let end = context.clocks.monotonic.plus(Duration::from_millis(wait_ms));
         let refused = FailureReason::Taken.into();
         let (call, claims, looks, waits) = (context.call(id), Vec::new(), None, None);
@@ -98,14 +98,14 @@ impl<K: Conduct> Process<K> {
             OneOfStep::Wait(first) if !left.is_zero() => {
                 let node_timeout = Duration::from_millis(self.options.node_timeout_ms);
                 let Some(choice) = self.choice(id) else { return };
-                choice.waits = Some((first, now.plus(choice.one_of.moment(node_timeout))));
+                choice.waits = Some((first, now.plus(choice.one_of.head_start(node_timeout))));
                 self.attempt(id, first, left, context);
             }
             _ => self.refuse_choice(id, context),
         }
     }
 
-    /// Waits for the other resources, too, once the moment for the first one is over.
+    /// Waits for the other resources, too, once the head start of the first one is over.
     fn wait_for_all(&mut self, id: u64, context: &mut InputContext<'_>) {
         let now = context.clocks.monotonic;
         let Some(choice) = self.choice(id) else { return };

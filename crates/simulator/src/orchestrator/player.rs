@@ -296,6 +296,11 @@ impl Player {
         }
     }
 
+    /// The semaphore of which the client has this slot.
+    pub(super) fn semaphore_of(&self, slot: &Name) -> Option<&Name> {
+        self.slots.iter().find(|(_, own)| *own == slot).map(|(semaphore, _)| semaphore)
+    }
+
     /// The request from [`next`](Self::next) was sent under this number. A cancel does not change
     /// the state: its reply is not awaited.
     pub(super) fn asked(&mut self, now: Ns, id: u64) {

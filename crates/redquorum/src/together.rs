@@ -7,7 +7,7 @@ use std::task::Poll;
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Waits for all of them. The first poll polls each, so that all are in progress at once.
-pub(super) async fn all<'a, F>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
+pub(crate) async fn all<'a, F>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
 where
     F: Future<Output: Send> + Send + 'a,
 {
@@ -29,7 +29,7 @@ where
     done.into_iter().map(|(_, output)| output).collect()
 }
 
-pub(super) async fn first<'a, F>(futures: impl Iterator<Item = F>) -> F::Output
+pub(crate) async fn first<'a, F>(futures: impl Iterator<Item = F>) -> F::Output
 where
     F: Future + Send + 'a,
 {
