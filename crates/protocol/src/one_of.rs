@@ -93,8 +93,8 @@ impl OneOf {
     }
 }
 
-/// The name of a slot of a semaphore. Slots are counted from 1, and all clients of the semaphore use
-/// these names.
+/// The name of a slot of a semaphore. Slots are counted from 1, and all clients of the semaphore
+/// use these names.
 pub fn slot_of(semaphore: &[u8], slot: usize) -> Vec<u8> {
     [semaphore, format!(":permit:{slot}").as_bytes()].concat()
 }
