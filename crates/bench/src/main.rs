@@ -131,10 +131,11 @@ fn measure(masters: &Masters, part: &str) {
     waiting(masters, crowds, plan.slice * 10);
     watchdog();
     holding(&plan);
+    sharing(masters, plan.slice * 10);
+    // The last part, since it kills a master.
     for (state, table) in on_runtime(1, degraded(&plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
     }
-    sharing(masters, plan.slice * 10);
 }
 
 /// Measures 16 tasks on a growing number of worker threads.
