@@ -10,6 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, Script, Value};
 use redquorum::{Builder, Redlock};
+use redquorum_protocol::slot_of;
 use redquorum_protocol::wire::GRANT;
 use tokio::sync::Mutex;
 
@@ -392,9 +393,11 @@ impl Contender {
                 let permit = lock.semaphore(resource, PERMITS).acquire().wait(wait);
                 permit.await.ok().map(Held::Lease)
             }
+            Client::Redquorum(lock) if self.kind == Kind::Drawn => {
+                let slot = slot_of(resource.as_bytes(), rand::random_range(1..=PERMITS));
+                lock.acquire(slot).wait(wait).await.ok().map(Held::Lease)
+            }
             Client::Redquorum(lock) => {
-                let drawn = format!("{resource}:permit:{}", rand::random_range(1..=PERMITS));
-                let resource = if self.kind == Kind::Drawn { &drawn } else { resource };
                 self.request(lock, resource, wait).await.ok().map(Held::Lease)
             }
             #[cfg(feature = "rslock")]

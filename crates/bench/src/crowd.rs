@@ -100,10 +100,7 @@ pub(crate) fn sharing(masters: &Masters, length: Duration) -> String {
         let each: Vec<Vec<Lease>> = lines.iter().map(leases).collect();
         let all = each.iter().map(Vec::len).sum::<usize>().max(1);
         for (kind, leases) in [reader, writer].into_iter().zip(&each) {
-            let wait = |lease: &Lease| lease.granted.saturating_sub(lease.asked) as f64 / 1e6;
-            let waits: Vec<f64> = leases.iter().map(wait).collect();
-            let mean = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
-            let longest = waits.into_iter().fold(0.0, f64::max);
+            let (mean, longest) = waits(leases);
             let rate = leases.len() as f64 / length.as_secs_f64();
             let commands = commands as f64 / all as f64;
             let _ = writeln!(
@@ -133,19 +130,15 @@ pub(crate) fn permits(masters: &Masters, length: Duration) -> String {
             let lines = lines.concat();
             let commands: u64 = lines.iter().filter_map(|line| count(line, COMMANDS)).sum();
             let each: Vec<u64> = lines.iter().filter_map(|line| count(line, OF_TASK)).collect();
-            let waits = lines.iter().filter_map(|line| lease(line));
-            let waits: Vec<f64> =
-                waits.map(|it| it.granted.saturating_sub(it.asked) as f64 / 1e6).collect();
-            let permits = waits.len().max(1) as f64;
+            let leases: Vec<Lease> = lines.iter().filter_map(|line| lease(line)).collect();
+            let (mean, longest) = waits(&leases);
             let (least, most) = (each.iter().min(), each.iter().max());
             let _ = writeln!(
                 text,
-                "| {} | {:.0} | {:.1} ms | {:.0} ms | {:.1} | {} to {} |",
+                "| {} | {:.0} | {mean:.1} ms | {longest:.0} ms | {:.1} | {} to {} |",
                 kind.name(),
-                permits / length.as_secs_f64(),
-                waits.iter().sum::<f64>() / permits,
-                waits.iter().copied().fold(0.0, f64::max),
-                commands as f64 / permits,
+                leases.len() as f64 / length.as_secs_f64(),
+                commands as f64 / leases.len().max(1) as f64,
                 least.unwrap_or(&0),
                 most.unwrap_or(&0),
             );
@@ -215,6 +208,13 @@ fn lease(line: &str) -> Option<Lease> {
     Some(Lease { asked, granted, released })
 }
 
+/// The mean wait and the longest one, in milliseconds.
+fn waits(leases: &[Lease]) -> (f64, f64) {
+    let wait = |lease: &Lease| lease.granted.saturating_sub(lease.asked) as f64 / 1e6;
+    let mean = leases.iter().map(wait).sum::<f64>() / leases.len().max(1) as f64;
+    (mean, leases.iter().map(wait).fold(0.0, f64::max))
+}
+
 fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
     leases.sort_by_key(|lease| lease.granted);
     let (Some(first), Some(last)) = (leases.first(), leases.last()) else {
@@ -228,18 +228,15 @@ fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
     let gap = |two: &[Lease]| two[1].granted.saturating_sub(two[0].released) as f64;
     let mut gaps: Vec<f64> = leases.windows(2).map(gap).collect();
     gaps.sort_by(f64::total_cmp);
-    let waits: Vec<f64> =
-        leases.iter().map(|lease| lease.granted.saturating_sub(lease.asked) as f64).collect();
-    let mean = waits.iter().sum::<f64>() / count;
-    let longest = waits.iter().copied().fold(0.0, f64::max);
+    let (mean, longest) = waits(&leases);
     format!(
         "{:.0} | {:.0} % | {:.2} ms | {:.2} ms | {:.0} ms | {:.0} ms ({:.1} ×) | {:.1} | {:.0} µs",
         count / (span / 1e9),
         100.0 * held / span,
         ms(crate::table::quantile(&gaps, 0.5)),
         ms(crate::table::quantile(&gaps, 0.99)),
-        ms(mean),
-        ms(longest),
+        mean,
+        longest,
         longest / mean,
         commands as f64 / count,
         1e6 * cpu / count,

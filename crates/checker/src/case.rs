@@ -13,7 +13,7 @@ use super::time::{self, MS};
 use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op};
 use redquorum_scenario::history::{Event, History, Ns, Phase, Record, Window};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{LeaseEffect, NodeList, Scenario, Step};
+use redquorum_scenario::{LeaseEffect, NodeList, Scenario};
 
 /// How long a client may need to clean up, in addition to node timeouts.
 pub(super) const CLEANS_UP: Ns = 100 * MS;
@@ -353,7 +353,7 @@ impl<'a> World<'a> {
             }
             for step in &client.script {
                 // The slots of a semaphore are in its requests.
-                if !matches!(step, Step::Acquire { permits: Some(_), .. }) {
+                if !step.is_permit() {
                     step.acquires().for_each(|resource| world.know(resource));
                 }
             }
@@ -639,11 +639,11 @@ pub(crate) fn requests_of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                 let Some(asked) = open.remove(&reply.id) else { continue };
                 for (place, request) in all[asked].iter_mut().enumerate() {
                     request.reply = Some(Reply::new(*ns, record, place, reply));
-                    // Until the reply it stands for the first of the resources to choose from.
-                    let chosen = reply.resource.as_ref().filter(|_| request.op.is_any());
-                    let all = request.op.resources();
-                    if let Some(place) = all.iter().position(|one| Some(one) == chosen) {
-                        (request.place, request.resource) = (place, Some(all[place].as_str()));
+                    if request.op.is_any() {
+                        // Until the reply it stands for the first of the resources.
+                        request.place = request.op.chosen(reply);
+                        let resource = request.op.resources().get(request.place);
+                        request.resource = resource.map(Name::as_str);
                     }
                 }
             }

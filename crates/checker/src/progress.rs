@@ -374,15 +374,10 @@ fn let_go(case: &Case<'_>, calm: &Calm, lease: &Lease<'_>) -> Option<Violation> 
 /// The shortest time for which a client's script keeps a resource: a lower bound.
 fn shortest_keep(case: &Case<'_>, lease: &Lease<'_>) -> Option<Ns> {
     let client = case.world.scenario.clients.iter().find(|client| client.id == lease.client)?;
-    // A script names the lease of a slot by its semaphore.
-    let semaphore = client.script.iter().find(|step| {
-        matches!(step, Step::Acquire { permits: Some(_), .. })
-            && step.slots().iter().any(|slot| slot == lease.resource)
-    });
-    let semaphore = semaphore.and_then(|step| step.acquires().next());
-    let named = |resource: &Name| resource == lease.resource || Some(resource) == semaphore;
+    let leased = Name::from(lease.resource);
+    let name = client.name_of(&leased);
     let keeps = client.script.iter().filter_map(|step| match step {
-        Step::Keep { resource, most } if named(resource) => Some(time::of(most.0)),
+        Step::Keep { resource, most } if resource == name => Some(time::of(most.0)),
         _ => None,
     });
     keeps.min()

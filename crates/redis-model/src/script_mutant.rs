@@ -1,6 +1,7 @@
 //! Script mutants: scripts with a line left out or wrong. Each text derives from the shipped one,
 //! so that nothing else differs.
 
+use redquorum_protocol::slot_of;
 use redquorum_protocol::wire::{CERTIFY, Command, Frame, GRANT, QUEUE, Script, parse};
 
 /// What a script leaves out, or does wrong.
@@ -122,11 +123,11 @@ if not take(1) and not take(2) then",
     }
 }
 
-/// The names of the two slots of the semaphore that a key is a slot of.
+/// The names of the first two slots of the semaphore that a key is a slot of.
 pub(crate) fn slots_of(key: &[u8]) -> Option<[Vec<u8>; 2]> {
     let digits = key.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    let base = &key[..key.len() - digits];
-    (digits > 0 && base.ends_with(b":permit:")).then(|| [b"1", b"2"].map(|it| [base, it].concat()))
+    let semaphore = key[..key.len() - digits].strip_suffix(b":permit:")?;
+    Some([1, 2].map(|slot| slot_of(semaphore, slot)))
 }
 
 #[cfg(test)]

@@ -208,14 +208,15 @@ impl Execution<'_> {
         if fair && self.exists(&exclusive) | self.exists(&shared) {
             return Ok(-1);
         }
-        let slots = slots_of(key).filter(|_| mutant == Some(ScriptMutant::CountsPermits));
-        let mut taken = true;
-        for name in
-            slots.as_ref().map_or(vec![key], |slots| slots.iter().map(Vec::as_slice).collect())
-        {
-            taken = taken && !self.set(name, token.as_bytes(), Some(ttl_ms), true)?;
-        }
-        if taken {
+        let mut take = |key: &[u8]| self.set(key, token.as_bytes(), Some(ttl_ms), true);
+        let taken = match mutant {
+            Some(ScriptMutant::CountsPermits) => match slots_of(key) {
+                Some([one, other]) => take(&one)? || take(&other)?,
+                None => take(key)?,
+            },
+            _ => take(key)?,
+        };
+        if !taken {
             return Ok(0);
         }
         let Some(fence) = fence else { return Ok(1) };

@@ -298,10 +298,16 @@ impl Request {
         let wait = self.longest_wait();
         let extend = self.ttl.is_some() || !self.at_least.is_zero();
         let reentry = self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend });
-        let explain = self.explain;
-        let seen_taken = self.seen_taken;
-        let fair = true;
-        Ok((key, AcquireRequest { config, wait, explain, fair, seen_taken, reentry, seed: () }))
+        let request = AcquireRequest {
+            config,
+            wait,
+            explain: self.explain,
+            fair: true,
+            seen_taken: self.seen_taken,
+            reentry,
+            seed: (),
+        };
+        Ok((key, request))
     }
 
     fn into_future(self) -> Acquiring {

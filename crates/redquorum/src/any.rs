@@ -138,22 +138,21 @@ impl AcquireAny {
                     let free = one_of.others().zip(held).filter(|(_, held)| held.is_free());
                     one_of.looked(free.map(|(place, _)| place).collect::<Vec<_>>())
                 }
-                _ => match (end.remaining(), refused) {
-                    (Duration::ZERO, Some(refused)) => return Err(refused),
-                    _ => {
-                        let head_start = one_of.head_start(node_timeout);
-                        let requests = keys.iter().enumerate().map(|(place, key)| async move {
-                            if !matches!(step, OneOfStep::Wait(first) if first == place) {
-                                tokio::time::sleep(head_start).await;
-                            }
-                            request(key, end.remaining()).seen_taken().await
-                        });
-                        // The first one that is given back ends the wait for the others.
-                        return first_granted(requests).await;
-                    }
-                },
+                _ => break,
             };
         }
+        if let Some(refused) = refused.filter(|_| end.remaining().is_zero()) {
+            return Err(refused);
+        }
+        // The first one that is given back ends the wait for the others.
+        let head_start = one_of.head_start(node_timeout);
+        let requests = keys.iter().enumerate().map(|(place, key)| async move {
+            if !matches!(step, OneOfStep::Wait(first) if first == place) {
+                tokio::time::sleep(head_start).await;
+            }
+            request(key, end.remaining()).seen_taken().await
+        });
+        first_granted(requests).await
     }
 }
 

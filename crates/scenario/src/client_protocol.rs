@@ -5,6 +5,7 @@
 //! All stamps are nanoseconds of `CLOCK_MONOTONIC`, which the processes of one machine share.
 
 use crate::named;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -206,28 +207,6 @@ impl Op {
         }
     }
 
-    /// The operation on other resources.
-    #[must_use]
-    pub fn with_resources(mut self, other: impl Fn(&Name) -> Option<Name>) -> Self {
-        let all: &mut [Name] = match &mut self {
-            Self::Acquire { resource, .. }
-            | Self::Extend { resource, .. }
-            | Self::KeepAlive { resource, .. }
-            | Self::Release { resource } => std::slice::from_mut(resource),
-            Self::AcquireAll { resources, .. }
-            | Self::AcquireAny { resources, .. }
-            | Self::ReleaseAll { resources } => resources,
-            Self::Step { check, .. } => check.as_mut_slice(),
-            Self::Cancel { .. } => &mut [],
-        };
-        for name in all {
-            if let Some(other) = other(name) {
-                *name = other;
-            }
-        }
-        self
-    }
-
     /// The TTL that the operation names.
     pub const fn ttl_ms(&self) -> Option<u64> {
         match self {
@@ -279,6 +258,15 @@ impl Op {
         matches!(self, Self::AcquireAny { .. })
     }
 
+    /// The position of the resource that a reply to an operation [on any of them](Self::is_any) is
+    /// about: the granted one. Without one it is the first.
+    pub fn chosen(&self, reply: &ClientReply) -> usize {
+        let all = self.resources().iter();
+        let chosen =
+            reply.resource.as_ref().and_then(|chosen| all.clone().position(|it| it == chosen));
+        chosen.unwrap_or(0)
+    }
+
     /// What the operation does to the leases of its resources.
     pub const fn effect(&self) -> LeaseEffect {
         match self {
@@ -303,10 +291,16 @@ impl Op {
     }
 
     /// The operation that a step of a script asks of its client. Work is none. `usual` is the TTL
-    /// of the lock. Only a client that `waits` by itself is asked to wait.
-    pub fn of_step(step: &Step, usual: Duration, waits: bool) -> Option<Self> {
+    /// of the lock. Only a client that `waits` by itself is asked to wait. `slots` has the slots of
+    /// the permits that it has: a step names the lease of one by its semaphore.
+    pub fn of_step(
+        step: &Step,
+        usual: Duration,
+        waits: bool,
+        slots: &BTreeMap<Name, Name>,
+    ) -> Option<Self> {
         let ttl_ms = |ttl: &Option<Length>| millis(ttl.map_or(usual, |ttl| ttl.0));
-        let all = || step.resources().cloned().collect();
+        let held = |resource: &Name| slots.get(resource).unwrap_or(resource).clone();
         Some(match step {
             Step::Acquire { resource, also, permits, shared, wait, ttl, again, .. } => {
                 let wait_ms = if waits { millis(wait.0) } else { 0 };
@@ -319,21 +313,24 @@ impl Op {
                     let resource = resource.clone();
                     Self::Acquire { resource, ttl_ms, wait_ms, again: *again, shared }
                 } else {
-                    Self::AcquireAll { resources: all(), ttl_ms, wait_ms, shared }
+                    let resources = step.acquires().cloned().collect();
+                    Self::AcquireAll { resources, ttl_ms, wait_ms, shared }
                 }
             }
             Step::Extend { resource, ttl } => {
-                Self::Extend { resource: resource.clone(), ttl_ms: ttl_ms(ttl) }
+                Self::Extend { resource: held(resource), ttl_ms: ttl_ms(ttl) }
             }
             Step::Keep { resource, most } => {
-                Self::KeepAlive { resource: resource.clone(), max_ms: millis(most.0) }
+                Self::KeepAlive { resource: held(resource), max_ms: millis(most.0) }
             }
             Step::Release { resource, also } if also.is_empty() => {
-                Self::Release { resource: resource.clone() }
+                Self::Release { resource: held(resource) }
             }
-            Step::Release { .. } => Self::ReleaseAll { resources: all() },
-            Step::Touch { held, .. } => {
-                Self::Step { name: step.to_string().into(), check: held.clone() }
+            Step::Release { .. } => {
+                Self::ReleaseAll { resources: step.releases().map(held).collect() }
+            }
+            Step::Touch { held: lease, .. } => {
+                Self::Step { name: step.to_string().into(), check: lease.as_ref().map(held) }
             }
             Step::Work(_) => return None,
         })

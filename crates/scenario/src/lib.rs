@@ -439,6 +439,14 @@ impl Client {
         self.nodes.as_ref().map_or_else(|| NodeList::all(nodes), |own| NodeList::named(own))
     }
 
+    /// The name that the client's script has for the lease of a resource: for a slot, that of its
+    /// semaphore.
+    pub fn name_of<'a>(&'a self, resource: &'a Name) -> &'a Name {
+        let is_slot = |step: &&Step| step.is_permit() && step.slots().contains(resource);
+        let permit = self.script.iter().find(is_slot);
+        permit.and_then(|step| step.acquires().next()).unwrap_or(resource)
+    }
+
     /// The process that the client runs in.
     pub fn process(&self) -> &Name {
         self.process.as_ref().unwrap_or(&self.id)

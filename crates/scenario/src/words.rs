@@ -258,6 +258,11 @@ impl Step {
         matches!(self, Self::Acquire { again: true, .. })
     }
 
+    /// Whether the client acquires a permit of a semaphore.
+    pub const fn is_permit(&self) -> bool {
+        matches!(self, Self::Acquire { permits: Some(_), .. })
+    }
+
     /// Whether the client acquires a shared lease.
     pub const fn is_shared(&self) -> bool {
         matches!(self, Self::Acquire { shared: true, .. })

@@ -226,14 +226,9 @@ fn replied(history: &History, ns: Ns, client: &str, reply: &ClientReply) -> Vec<
         _ => None,
     });
     let Some(op) = asked else { return Vec::new() };
-    // Of several to choose from, the one that was granted, or else the first.
-    let chosen = |name: &Name| match &reply.resource {
-        Some(chosen) => name == chosen,
-        None => *name == op.resources()[0],
-    };
     let resources = op.resources().iter().enumerate();
     resources
-        .filter(|(_, name)| !op.is_any() || chosen(name))
+        .filter(|(place, _)| !op.is_any() || *place == op.chosen(reply))
         .filter_map(|(place, of)| of_resource(history, ns, client, reply, (op, place, of)))
         .collect()
 }

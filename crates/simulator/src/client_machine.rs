@@ -557,6 +557,13 @@ impl<K: Conduct> Process<K> {
     }
 }
 
+/// Whether a request for several resources names any, and none twice.
+fn distinct(resources: &[Name]) -> Result<(), RequestError> {
+    let mut rest = resources.iter().enumerate();
+    let twice = rest.any(|(index, name)| resources[..index].contains(name));
+    if resources.is_empty() || twice { Err(FailureReason::Error.into()) } else { Ok(()) }
+}
+
 /// The guard against masters that may have lost data.
 fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
     let max_ttl = Duration::from_millis(options.restart_guard_ms?);

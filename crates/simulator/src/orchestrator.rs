@@ -310,11 +310,9 @@ impl Orchestrator {
             Input::Recorded(event) => {
                 let lost = match &event {
                     Event::Lost { client, resource, .. } => {
-                        // A script names the lease of a slot by its semaphore.
                         let player = self.players.iter().find(|player| player.id() == client);
-                        let named = player.and_then(|player| player.semaphore_of(resource));
-                        let named = named.unwrap_or(resource).clone();
-                        self.faults.happened(now, client, &EventKind::Lost(named));
+                        let name = player.map_or(resource, |player| player.name_of(resource));
+                        self.faults.happened(now, client, &EventKind::Lost(name.clone()));
                         true
                     }
                     _ => false,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{ChooseNeglect, Output, limited};
 use crate::{stamp, unpoisoned};
-use redquorum::{AcquireError, Deadline, ExtendError, Lease, Owner, Redlock};
+use redquorum::{AcquireError, Deadline, ExtendError, Lease, Leases, Owner, Redlock};
 use redquorum_scenario::client_leases::{
     ClientLeases, LeaseKey, LeaseRecord, release_result, worse,
 };
@@ -161,20 +161,35 @@ impl RequestHandler {
             unpolled(idle);
             handler.give_up(&mut handler.state(), &whose, again);
         });
+        let (handler, whose) = (self.clone(), key.clone());
+        let given_up = move |state: &mut HandlerState| handler.give_up(state, &whose, again);
+        let handler = self.clone();
+        let granted = move |state: &mut HandlerState, call: Call, at_ns, lease: Lease| {
+            if lease.handles() > 1 {
+                return handler.reenter(state, call, at_ns, (&key, lease));
+            }
+            call.granted(at_ns, handler.hold(state, key, owner, lease), None)
+        };
+        self.answer(attempt, granted, given_up);
+    }
+
+    /// Tells the harness the result of an attempt: what `granted` makes of a lease, or why there is
+    /// none. `given_up` notes that it was cancelled or dropped.
+    fn answer<T: Send>(
+        self: &Arc<Self>,
+        attempt: impl Future<Output = (Call, i64, Option<Result<T, AcquireError>>)> + Send + 'static,
+        granted: impl FnOnce(&mut HandlerState, Call, i64, T) -> ClientReply + Send + 'static,
+        given_up: impl FnOnce(&mut HandlerState) + Send + 'static,
+    ) {
         let handler = self.clone();
         tokio::spawn(async move {
             let (call, at_ns, result) = attempt.await;
             let mut state = handler.state();
             let reply = match result {
-                Some(Ok(lease)) if lease.handles() > 1 => {
-                    handler.reenter(&mut state, call, at_ns, (&key, lease))
-                }
-                Some(Ok(lease)) => {
-                    call.granted(at_ns, handler.hold(&mut state, key, owner, lease), None)
-                }
+                Some(Ok(lease)) => granted(&mut state, call, at_ns, lease),
                 Some(Err(error)) => call.reply(at_ns, Err(failure(&error))),
                 None => {
-                    handler.give_up(&mut state, &key, again);
+                    given_up(&mut state);
                     call.reply(at_ns, Err(FailureReason::Cancelled.into()))
                 }
             };
@@ -439,23 +454,13 @@ impl RequestHandler {
         let request = if shared { request.shared() } else { request };
         let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));
         let handler = self.clone();
-        tokio::spawn(async move {
-            let (call, at_ns, result) = attempt.await;
-            let mut state = handler.state();
-            let reply = match result {
-                Some(Ok(leases)) => {
-                    let grants = leases.into_iter().zip(resources).map(|(lease, resource)| {
-                        let key = (client.clone(), resource);
-                        handler.hold(&mut state, key, Owner::new(), lease)
-                    });
-                    call.granted_all(at_ns, grants.collect())
-                }
-                Some(Err(error)) => call.reply(at_ns, Err(failure(&error))),
-                None => call.reply(at_ns, Err(FailureReason::Cancelled.into())),
-            };
-            handler.output.tell(reply);
-            drop(state);
-        });
+        let granted = move |state: &mut HandlerState, call: Call, at_ns, leases: Leases| {
+            let grants = leases.into_iter().zip(resources).map(|(lease, resource)| {
+                handler.hold(state, (client.clone(), resource), Owner::new(), lease)
+            });
+            call.granted_all(at_ns, grants.collect())
+        };
+        self.answer(attempt, granted, |_| ());
     }
 
     fn acquire_any(
@@ -469,23 +474,14 @@ impl RequestHandler {
         let request = if shared { request.shared() } else { request };
         let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));
         let handler = self.clone();
-        tokio::spawn(async move {
-            let (call, at_ns, result) = attempt.await;
-            let mut state = handler.state();
-            let reply = match result {
-                Some(Ok(lease)) => {
-                    let chosen = |name: &&Name| name.as_bytes() == lease.resource();
-                    let resource = resources.iter().find(chosen).cloned();
-                    let key = (client, resource.clone().expect("it is one of them"));
-                    let grant = handler.hold(&mut state, key, Owner::new(), lease);
-                    ClientReply { resource, ..call.granted(at_ns, grant, None) }
-                }
-                Some(Err(error)) => call.reply(at_ns, Err(failure(&error))),
-                None => call.reply(at_ns, Err(FailureReason::Cancelled.into())),
-            };
-            handler.output.tell(reply);
-            drop(state);
-        });
+        let granted = move |state: &mut HandlerState, call: Call, at_ns, lease: Lease| {
+            let chosen = |name: &&Name| name.as_bytes() == lease.resource();
+            let resource = resources.iter().find(chosen).cloned();
+            let key = (client, resource.clone().expect("it is one of them"));
+            let grant = handler.hold(state, key, Owner::new(), lease);
+            ClientReply { resource, ..call.granted(at_ns, grant, None) }
+        };
+        self.answer(attempt, granted, |_| ());
     }
 
     fn release_all(self: &Arc<Self>, id: u64, client: &Name, resources: Vec<Name>) {

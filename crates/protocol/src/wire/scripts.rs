@@ -18,7 +18,7 @@ pub const GUARD_SCRIPTS: [Script; 1] = [WATCH];
 
 /// What `KEYS[1]` holds: `value` is the text of an exclusive holder, `false` if there is no key, or
 /// an error if the key has another type. `shared` is then the shared token that ends last, if it is
-/// a sorted set of tokens. `shares` says whether the token `ARGV[1]` is a shared one.
+/// a sorted set of tokens.
 ///
 /// The byte behind the 20 random ones of a shared token is an `s`, and then comes the end or a name
 /// after `@`. A sorted set whose last member is no shared token belongs to another program: it is

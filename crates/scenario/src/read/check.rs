@@ -516,9 +516,8 @@ impl<'a> Run<'a> {
         }
         let acquired: Vec<&str> =
             before.iter().flat_map(Step::acquires).map(Name::as_str).collect();
-        let is_permit = |step: &Step| matches!(step, Step::Acquire { permits: Some(_), .. });
         let of_permit = |resource: &Name| {
-            before.iter().any(|step| is_permit(step) && step.acquires().any(|it| it == resource))
+            before.iter().any(|step| step.is_permit() && step.acquires().any(|it| it == resource))
         };
         if step.is_again() && step.acquires().any(of_permit) {
             let message = "a permit has no owner that could acquire it again";

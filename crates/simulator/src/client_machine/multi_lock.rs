@@ -10,7 +10,7 @@ use redquorum_protocol::{
 };
 
 use super::lease::{distrust, why};
-use super::{Clocks, Conduct, InputContext, Process};
+use super::{Clocks, Conduct, InputContext, Process, distinct};
 use redquorum_scenario::client_leases::{release_result, worse};
 use redquorum_scenario::client_protocol::{Call, FailureReason, RequestError};
 use redquorum_scenario::name::Name;
@@ -54,14 +54,11 @@ impl<K: Conduct> Process<K> {
         context: &mut InputContext<'_>,
     ) -> Result<(), RequestError> {
         let config = self.config(ttl_ms, shared)?;
+        distinct(&resources)?;
         let places = resources.into_iter().enumerate();
         let member = |(place, resource)| Member { resource, place, claim: None };
         let mut members: Vec<Member> = places.map(member).collect();
         members.sort_by(|one, other| one.resource.as_bytes().cmp(other.resource.as_bytes()));
-        let twice = members.windows(2).any(|two| two[0].resource == two[1].resource);
-        if members.is_empty() || twice {
-            return Err(FailureReason::Error.into());
-        }
         let mut orders = Vec::new();
         let now = self.conduct.clock(context.clocks);
         let wait = Duration::from_millis(wait_ms);

@@ -9,7 +9,7 @@ use redquorum_protocol::{
 };
 
 use super::lease::{distrust, why};
-use super::{Conduct, InputContext, Process};
+use super::{Conduct, InputContext, Process, distinct};
 use redquorum_scenario::client_protocol::{Call, ClientReply, FailureReason, RequestError};
 use redquorum_scenario::name::Name;
 
@@ -56,12 +56,7 @@ impl<K: Conduct> Process<K> {
         context: &mut InputContext<'_>,
     ) -> Result<(), RequestError> {
         let config = self.config(ttl_ms, shared)?;
-        let mut distinct = resources.clone();
-        distinct.sort_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
-        distinct.dedup();
-        if resources.is_empty() || distinct.len() < resources.len() {
-            return Err(FailureReason::Error.into());
-        }
+        distinct(&resources)?;
         let keys: Vec<Key> = resources.iter().map(|name| Key::from(name.as_bytes())).collect();
         let taken = self.client.taken(context.clocks.monotonic, &keys);
         let (one_of, step) = OneOf::begin(context.rng.random(), wait_ms > 0, &taken);
@@ -239,19 +234,19 @@ impl<K: Conduct> Process<K> {
         self.choose(id, step, context);
     }
 
+    fn take_choice(&mut self, id: u64) -> Option<Choice> {
+        let place = self.choices.iter().position(|choice| choice.call.id == id)?;
+        Some(self.choices.remove(place))
+    }
+
     fn refuse_choice(&mut self, id: u64, context: &mut InputContext<'_>) {
-        let Some(place) = self.choices.iter().position(|choice| choice.call.id == id) else {
-            return;
-        };
-        let choice = self.choices.remove(place);
-        context.reply(choice.call, Err(choice.refused));
+        if let Some(choice) = self.take_choice(id) {
+            context.reply(choice.call, Err(choice.refused));
+        }
     }
 
     fn hand_out_choice(&mut self, id: u64, claim: ClaimId, context: &mut InputContext<'_>) {
-        let Some(place) = self.choices.iter().position(|choice| choice.call.id == id) else {
-            return;
-        };
-        let choice = self.choices.remove(place);
+        let Some(choice) = self.take_choice(id) else { return };
         for (other, place) in choice.claims {
             if other != claim {
                 self.end(other, context);
@@ -267,9 +262,7 @@ impl<K: Conduct> Process<K> {
 
     /// Cancels a request, if it is one for one of several.
     pub(super) fn cancel_choice(&mut self, request: u64, context: &mut InputContext<'_>) {
-        let found = self.choices.iter().position(|choice| choice.call.id == request);
-        let Some(place) = found else { return };
-        let choice = self.choices.remove(place);
+        let Some(choice) = self.take_choice(request) else { return };
         choice.claims.into_iter().for_each(|(claim, _)| self.end(claim, context));
         context.done(request, Err(FailureReason::Cancelled.into()));
     }

@@ -143,6 +143,10 @@ impl Player {
         all.saturating_add(client.start.0)
     }
 
+    pub(super) fn name_of<'a>(&'a self, resource: &'a Name) -> &'a Name {
+        self.client.name_of(resource)
+    }
+
     pub(super) fn id(&self) -> &Name {
         &self.client.id
     }
@@ -265,18 +269,14 @@ impl Player {
             let waits =
                 can.get(self.client.process()).is_some_and(|can| can.contains(&Capability::Wait));
             let repeats = self.first.is_some();
-            let op = |waits| {
-                let op = Op::of_step(step, self.ttl, waits)?;
-                let slot = |name: &Name| self.slots.get(name).cloned();
-                Some(if op.is_acquire() { op } else { op.with_resources(slot) })
-            };
-            let (Some(op), recorded) = (op(waits && !repeats), op(true)) else {
+            let op = |waits| Op::of_step(step, self.ttl, waits, &self.slots);
+            let Some(asked) = op(waits && !repeats) else {
                 self.state = State::Resting(now.saturating_add(nanos(step.work())));
                 self.at += 1;
                 continue;
             };
             if repeats {
-                return Some((op, None));
+                return Some((asked, None));
             }
             // If a fault must strike before this step, the step is held back.
             let moment = step.before().chain(step.access()).next();
@@ -292,13 +292,8 @@ impl Player {
             if step.effect() == LeaseEffect::Acquires && !waits {
                 self.wait_until = Some(now.saturating_add(nanos(step.wait())));
             }
-            return Some((op, recorded));
+            return Some((asked, op(true)));
         }
-    }
-
-    /// The semaphore of which the client has this slot.
-    pub(super) fn semaphore_of(&self, slot: &Name) -> Option<&Name> {
-        self.slots.iter().find(|(_, own)| *own == slot).map(|(semaphore, _)| semaphore)
     }
 
     /// The request from [`next`](Self::next) was sent under this number. A cancel does not change
