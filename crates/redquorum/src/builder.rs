@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::catch_unwind;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ use crate::redlock::Redlock;
 use crate::rng::{RetryPolicy, number};
 use crate::shared::{LockState, Shared};
 #[cfg(feature = "tls")]
-use crate::tls::{Certificates, Source, Tls};
+use crate::tls::{Certificates, Files, Source, Tls};
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
@@ -95,6 +97,15 @@ impl Default for Builder {
             tls: Source::default(),
         }
     }
+}
+
+/// See [`Builder::plan`].
+#[doc(hidden)]
+pub struct Plan {
+    pub nodes: Vec<Arc<dyn Node>>,
+    pub guard: Option<Guard>,
+    pub node_timeout: Duration,
+    pub prefix: Vec<u8>,
 }
 
 /// Declares methods that set the option of the same name.
@@ -436,6 +447,36 @@ impl Builder {
         self
     }
 
+    /// Trusts the certificate authorities in this PEM file, instead of those of the operating
+    /// system. Files are read before each connection, so they may be renewed at any time: put the
+    /// new one in place by a rename. Files replace [`tls_ca`](Builder::tls_ca) and
+    /// [`tls_identity`](Builder::tls_identity).
+    #[cfg(feature = "tls")]
+    pub fn tls_ca_file(self, path: impl Into<PathBuf>) -> Self {
+        self.tls_files(|files| files.ca = Some(path.into()))
+    }
+
+    /// Authenticates to masters by the certificate chain in this PEM file, and the key in
+    /// [`tls_key_file`](Builder::tls_key_file). See [`tls_ca_file`](Builder::tls_ca_file).
+    #[cfg(feature = "tls")]
+    pub fn tls_cert_file(self, path: impl Into<PathBuf>) -> Self {
+        self.tls_files(|files| files.cert = Some(path.into()))
+    }
+
+    /// The private key of [`tls_cert_file`](Builder::tls_cert_file), in PEM.
+    #[cfg(feature = "tls")]
+    pub fn tls_key_file(self, path: impl Into<PathBuf>) -> Self {
+        self.tls_files(|files| files.key = Some(path.into()))
+    }
+
+    #[cfg(feature = "tls")]
+    fn tls_files(mut self, set: impl FnOnce(&mut Files)) -> Self {
+        let mut files = self.tls.files();
+        set(&mut files);
+        self.tls = Source::Files(files);
+        self
+    }
+
     /// Asks for the certificates before each TLS connection, in place of
     /// [`tls_ca`](Builder::tls_ca) and [`tls_identity`](Builder::tls_identity): for ones that are
     /// renewed while the service runs, as those of cert-manager, Vault or a service mesh.
@@ -566,6 +607,23 @@ impl Builder {
             prefix: self.prefix,
         };
         Ok(Redlock { lock_state: Arc::new(lock_state) })
+    }
+
+    /// What a lock by this description connects to, without a connection: for programs that look at
+    /// masters, such as `redquorum doctor`.
+    ///
+    /// # Errors
+    /// Those of [`build`](Builder::build) about options and addresses.
+    #[doc(hidden)]
+    pub fn plan(&self) -> Result<Plan, BuildError> {
+        let (_, guard) = self.checked().map_err(BuildError::Options)?;
+        let nodes = self.nodes()?;
+        Ok(Plan {
+            guard: guard.map(|guard| guard.over(self.fingerprint(&nodes))),
+            nodes,
+            node_timeout: self.node_timeout,
+            prefix: self.prefix.clone(),
+        })
     }
 
     fn guard_of_masters(&self) -> Result<Option<Guard>, BadOption> {

@@ -32,6 +32,7 @@ use crate::node::Node;
 /// | key | value | sets |
 /// |---|---|---|
 /// | `masters` | list of URLs, or one string with commas between | [`masters`](Builder::masters) |
+/// | `tls-ca-file`, `tls-cert-file`, `tls-key-file` | path; feature `tls` | the option of that name |
 /// | `ttl`, `wait`, `lock-delay`, `node-timeout`, `connect-timeout`, `restart-guard`, `clock-guard`, `fencing-counter-ttl` | time such as `"10s"`, `"250ms"` or `"1h 30m"` | the option of that name |
 /// | `drift-ppm`, `drift` | number; time | [`drift`](Builder::drift) |
 /// | `masters-id`, `client-name`, `name`, `prefix` | text | the option of that name |
@@ -95,31 +96,45 @@ fn text(raw: &Raw) -> Read<String> {
 /// The masters: a list, or one text with commas between.
 fn urls(raw: &Raw) -> Read<Vec<String>> {
     match raw {
-        Raw::Text(text) => {
-            let urls = text.split(',').map(str::trim).filter(|url| !url.is_empty());
-            Ok(urls.map(Into::into).collect())
-        }
+        Raw::Text(text) => Ok(split(text)),
         Raw::List(urls) => Ok(urls.clone()),
         Raw::Literal(_) => Err("a list of URLs"),
     }
 }
 
-/// Declares the options once: the method of the builder that sets each, its key, its reader and its
-/// type.
+/// The URLs in a text. Those of Sentinels have commas inside.
+fn split(text: &str) -> Vec<String> {
+    let mut urls: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        match urls.last_mut() {
+            Some(url) if url.contains("-sentinel://") && !part.contains("://") => {
+                url.push(',');
+                url.push_str(part);
+            }
+            _ => urls.push(part.into()),
+        }
+    }
+    urls
+}
+
+/// Declares the options once: what each is, the method of the builder that sets it, its key, its
+/// reader and its type.
 macro_rules! options {
-    ($($method:ident $key:literal $read:ident: $kind:ty;)*) => {
+    ($($(#[$only:meta])? $text:literal $method:ident $key:literal $read:ident: $kind:ty;)*) => {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         struct Options {
-            $($method: Option<$kind>,)*
+            $($(#[$only])? $method: Option<$kind>,)*
         }
 
-        const KEYS: &[&str] = &["masters", $($key),*];
+        const KEYS: &[&str] = &["masters", $($(#[$only])? $key),*];
+
+        const TEXTS: &[&str] = &["The URLs of the masters, with commas between", $($(#[$only])? $text),*];
 
         impl Config {
-            fn set(&mut self, key: &str, raw: &Raw) -> Read<()> {
+            fn read(&mut self, key: &str, raw: &Raw) -> Read<()> {
                 match key {
                     "masters" => self.masters = urls(raw)?,
-                    $($key => self.options.$method = Some($read(raw)?),)*
+                    $($(#[$only])? $key => self.options.$method = Some($read(raw)?),)*
                     _ => return Err("an option"),
                 }
                 Ok(())
@@ -136,7 +151,7 @@ macro_rules! options {
                     self.masters.clear();
                 }
                 let builder = self.masters(config.masters);
-                $(let builder = match config.options.$method {
+                $($(#[$only])? let builder = match config.options.$method {
                     Some(value) => builder.$method(value),
                     None => builder,
                 };)*
@@ -147,23 +162,29 @@ macro_rules! options {
 }
 
 options! {
-    ttl "ttl" time: Duration;
-    wait "wait" time: Duration;
-    lock_delay "lock-delay" time: Duration;
-    node_timeout "node-timeout" time: Duration;
-    connect_timeout "connect-timeout" time: Duration;
-    restart_guard "restart-guard" time: Duration;
-    clock_guard "clock-guard" time: Duration;
-    fencing_counter_ttl "fencing-counter-ttl" time: Duration;
-    drift_ppm "drift-ppm" number: u32;
-    drift_fixed "drift" time: Duration;
-    masters_id "masters-id" text: String;
-    client_name "client-name" text: String;
-    name "name" text: String;
-    prefix "prefix" text: String;
-    wake_ups "wake-ups" flag: bool;
-    fair "fair" flag: bool;
-    require_quorum "require-quorum" flag: bool;
+    "How long a lease lasts unless it is extended" ttl "ttl" time: Duration;
+    "How long a request waits while the resource is taken" wait "wait" time: Duration;
+    "How long others wait behind a lease that was not released" lock_delay "lock-delay" time: Duration;
+    "How long a round waits for a master" node_timeout "node-timeout" time: Duration;
+    "How long to try to connect to a master" connect_timeout "connect-timeout" time: Duration;
+    "Distrust masters that restarted, for leases of at most this TTL" restart_guard "restart-guard" time: Duration;
+    "Distrust masters whose clocks step by more than this" clock_guard "clock-guard" time: Duration;
+    "How long masters keep the counters of fencing tokens" fencing_counter_ttl "fencing-counter-ttl" time: Duration;
+    "The allowance for clocks that run at different rates, in ppm" drift_ppm "drift-ppm" number: u32;
+    "The fixed part of that allowance" drift_fixed "drift" time: Duration;
+    "The name of the set of masters, for the restart guard" masters_id "masters-id" text: String;
+    "The name of the connections, for CLIENT LIST" client_name "client-name" text: String;
+    "The name of the holder, for others to see" name "name" text: String;
+    "The bytes in front of every resource in its key" prefix "prefix" text: String;
+    "Whether masters wake those that wait" wake_ups "wake-ups" flag: bool;
+    "Whether those that wait take turns" fair "fair" flag: bool;
+    "Whether it is an error if no quorum can be reached" require_quorum "require-quorum" flag: bool;
+    #[cfg(feature = "tls")]
+    "The authorities to trust instead of the system's, in PEM" tls_ca_file "tls-ca-file" text: String;
+    #[cfg(feature = "tls")]
+    "The certificate chain of the client, in PEM" tls_cert_file "tls-cert-file" text: String;
+    #[cfg(feature = "tls")]
+    "The private key of the client, in PEM" tls_key_file "tls-key-file" text: String;
 }
 
 /// An environment variable that does not fit. It never repeats a URL.
@@ -195,7 +216,11 @@ impl Config {
         Self::from_variables(prefix, env::vars_os())
     }
 
-    fn from_variables(
+    /// Reads these variables instead of those of the process: see [`from_env`](Config::from_env).
+    ///
+    /// # Errors
+    /// Those of [`from_env`](Config::from_env).
+    pub fn from_variables(
         prefix: &str,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
@@ -221,12 +246,28 @@ impl Config {
                 let known = KEYS.iter().map(known).collect::<Vec<_>>().join(", ");
                 return Err(ConfigError(format!("{name} is no option: there are {known}")));
             }
-            let raw = Raw::Text(text);
-            config
-                .set(&key, &raw)
-                .map_err(|expected| ConfigError(format!("{name}: {raw} is not {expected}")))?;
+            config.set_as(&name, &key, text)?;
         }
         Ok(config)
+    }
+
+    /// The keys, each with a few words about what it sets: for the help of a command line, say.
+    pub fn keys() -> impl Iterator<Item = (&'static str, &'static str)> {
+        KEYS.iter().copied().zip(TEXTS.iter().copied())
+    }
+
+    /// Sets what this key sets, from text: `set("ttl", "30s")`.
+    ///
+    /// # Errors
+    /// There is no such key, or the value does not fit. The error names it.
+    pub fn set(&mut self, key: &str, value: impl Into<String>) -> Result<(), ConfigError> {
+        self.set_as(key, key, value.into())
+    }
+
+    fn set_as(&mut self, name: &str, key: &str, value: String) -> Result<(), ConfigError> {
+        let raw = Raw::Text(value);
+        self.read(key, &raw)
+            .map_err(|expected| ConfigError(format!("{name}: {raw} is not {expected}")))
     }
 }
 
@@ -284,7 +325,7 @@ impl<'de> Visitor<'de> for Table {
             seen.push(known);
             let raw = map.next_value::<Raw>()?;
             let wrong = |expected| M::Error::custom(format!("{key}: {raw} is not {expected}"));
-            config.set(&key, &raw).map_err(wrong)?;
+            config.read(&key, &raw).map_err(wrong)?;
         }
         Ok(config)
     }
@@ -354,6 +395,9 @@ mod tests {
         wake-ups = false
         fair = true
         require-quorum = true
+        tls-ca-file = "/ca.pem"
+        tls-cert-file = "/cert.pem"
+        tls-key-file = "/key.pem"
     "#;
 
     fn variables(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {

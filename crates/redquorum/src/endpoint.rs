@@ -269,7 +269,8 @@ fn fault(url: &str) -> &'static str {
     };
     if scheme.contains("sentinel") {
         return "this is a URL of Sentinels, which lead to one master and its replicas: give the \
-                addresses of masters that are independent, or a `connect::Sentinel` for each";
+                addresses of masters that are independent, or for each of them \
+                redis-sentinel://host:port,host:port/service";
     }
     if scheme.contains("cluster") {
         return "this is a URL of a cluster: give the addresses of masters that are independent";

@@ -152,6 +152,8 @@ mod trace;
 pub use acquire::{Acquire, TryAcquire};
 pub use any::{AcquireAny, Semaphore};
 pub use builder::Builder;
+#[doc(hidden)]
+pub use builder::Plan;
 pub use clock::Deadline;
 #[cfg(feature = "serde")]
 pub use config::{Config, ConfigError};

@@ -9,7 +9,10 @@ use crate::sentinel::Sentinel;
 /// A value that names a master, for [`Builder::master`](crate::Builder::master).
 ///
 /// * A URL, as `&str` or `String`: `redis://[[user]:password@]host[:port][/database]`, `rediss://…`
-///   for TLS (feature `tls`), `unix:///path[?db=0&user=…&pass=…]`.
+///   for TLS (feature `tls`), `unix:///path[?db=0&user=…&pass=…]`. And a master that Sentinels
+///   monitor: `redis-sentinel://[[user]:password@]host[:port],…/service[/database]`, or
+///   `rediss-sentinel://…`, with the user and password of the master. Those of the Sentinels, where
+///   they have some, follow as `?sentinel-user=…&sentinel-password=…`.
 /// * A `&redis::Client` (feature `redis-client`): the lock takes the address, user and database of
 ///   the client, but neither its connections nor its timeouts.
 /// * A [`Sentinel`], which looks the master up at each connect.
@@ -46,7 +49,10 @@ impl IntoMaster for Sentinel {
 
 impl IntoMaster for &str {
     fn into_master(self, _: Sealed) -> Master {
-        Master(Endpoint::from_url(self).map(Target::Endpoint))
+        Master(match Sentinel::from_url(self) {
+            Some(sentinel) => sentinel.map(Target::Sentinel),
+            None => Endpoint::from_url(self).map(Target::Endpoint),
+        })
     }
 }
 

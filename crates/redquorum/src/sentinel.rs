@@ -63,6 +63,55 @@ impl Sentinel {
         }
     }
 
+    /// Parses a URL of Sentinels; `None` if it is another one. See
+    /// [`IntoMaster`](crate::connect::IntoMaster).
+    pub(crate) fn from_url(url: &str) -> Option<Result<Self, BadUrl>> {
+        let (scheme, rest) = url.trim().split_once("://")?;
+        let scheme = scheme.to_lowercase();
+        let scheme = scheme.strip_suffix("-sentinel").filter(|scheme| !scheme.is_empty())?;
+        Some(Self::parse(scheme, rest).and_then(Self::checked))
+    }
+
+    fn parse(scheme: &str, rest: &str) -> Result<Self, BadUrl> {
+        let form = |why: &str| {
+            BadUrl(format!(
+                "not a URL of Sentinels: {why}; write redis-sentinel://\
+                 [[user]:password@]host[:port],host[:port]/service[/database]"
+            ))
+        };
+        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').ok_or_else(|| form("it names no service"))?;
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (format!("{login}@"), hosts),
+            None => (String::new(), authority),
+        };
+        let (service, database) = path.split_once('/').unwrap_or((path, ""));
+        let (mut user, mut password) = ("", None);
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("sentinel-user", value)) => user = value,
+                Some(("sentinel-password", value)) => password = Some(value),
+                _ => return Err(form("a parameter behind the `?` is wrong")),
+            }
+        }
+        let own = match password {
+            Some(password) => format!("{user}:{password}@"),
+            None if user.is_empty() => String::new(),
+            None => return Err(form("`sentinel-user` without `sentinel-password`")),
+        };
+        let sentinel = |host: &str| {
+            let has_port = host.rfind(':') > host.rfind(']');
+            format!("{scheme}://{own}{host}{}", if has_port { "" } else { ":26379" })
+        };
+        let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+        let sentinels: Vec<String> = hosts.map(sentinel).collect();
+        let first = sentinels.first().ok_or_else(|| form("it has no host"))?;
+        Endpoint::from_url(first)?;
+        // The user, the password and the number are written as in the URL of a master.
+        let master = Endpoint::from_url(&format!("redis://{login}master/{database}"))?;
+        Ok(Self::new(service, sentinels).login(master.hello()))
+    }
+
     /// User, password and database of the master. Default: none, and database 0.
     #[must_use]
     pub fn login(mut self, login: Hello) -> Self {
@@ -295,5 +344,42 @@ impl Node for Resolver {
 
     fn failed(&self) {
         self.0.last_tried.failed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_the_sentinels_the_service_and_the_login() {
+        let url = "redis-sentinel://us:p%40ss@s1,[::1]:5,s3/lock-a/3?sentinel-password=hunter2";
+        let Sentinel { service, sentinels, login, .. } = Sentinel::from_url(url).unwrap().unwrap();
+        let names: Vec<String> = sentinels.iter().flatten().map(Node::name).collect();
+        assert_eq!((&*service, login.database), ("lock-a", 3));
+        assert_eq!(names, ["s1:26379", "[::1]:5", "s3:26379"]);
+        assert_eq!(
+            (login.username.as_deref(), login.password.as_deref()),
+            (Some("us"), Some("p@ss"))
+        );
+        let own = sentinels[0].as_ref().unwrap().hello();
+        assert_eq!((own.username, own.password.as_deref()), (None, Some("hunter2")));
+        assert!(Sentinel::from_url("redis://db1").is_none());
+    }
+
+    #[test]
+    fn a_faulty_url_is_refused_and_not_repeated() {
+        for (url, words) in [
+            ("redis-sentinel://:hunter2@s1", "names no service"),
+            ("redis-sentinel://:hunter2@s1/", "has no name"),
+            ("redis-sentinel://:hunter2@/a", "has no host"),
+            ("redis-sentinel://:hunter2@s1/a/b", "database is not a number"),
+            ("redis-sentinel://s1/a?password=hunter2", "a parameter"),
+            ("redis-sentinel://s1/a?sentinel-user=hunter2", "without `sentinel-password`"),
+            ("redis-sentinel://:hunter2@s1:port/a", "port"),
+        ] {
+            let error = Sentinel::from_url(url).unwrap().unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("hunter2"), "{url}: {error}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::TcpStream;
@@ -52,11 +53,41 @@ impl fmt::Debug for Certificates {
 
 pub(crate) type CertificatesOf = Arc<dyn Fn(&str) -> Certificates + Send + Sync>;
 
+/// Files with certificates, which may be renewed while the service runs.
+#[derive(Clone, Default)]
+pub(crate) struct Files {
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+}
+
+impl Files {
+    fn read(&self) -> Result<Certificates, String> {
+        let read = |what: &str, path: &PathBuf| {
+            std::fs::read(path).map_err(|why| format!("{what} {}: {why}", path.display()))
+        };
+        let mut certificates = Certificates::new();
+        if let Some(ca) = &self.ca {
+            certificates = certificates.ca(read("the authorities in", ca)?);
+        }
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => {
+                let (cert, key) = (read("the certificate in", cert)?, read("the key in", key)?);
+                Ok(certificates.identity(cert, key))
+            }
+            (None, None) => Ok(certificates),
+            _ => Err("`tls-cert-file` and `tls-key-file` belong together: give both".into()),
+        }
+    }
+}
+
 /// Where the certificates of a connection come from.
 #[derive(Clone)]
 pub(crate) enum Source {
     /// They were read once, by [`Builder::build`](crate::Builder::build).
     Fixed(Certificates),
+    /// They are read before each connect.
+    Files(Files),
     /// The caller is asked before each connect.
     Asked(CertificatesOf),
     /// The caller's own configuration of rustls.
@@ -70,6 +101,11 @@ impl Default for Source {
 }
 
 impl Source {
+    /// The files that were named so far, to add others.
+    pub(crate) fn files(self) -> Files {
+        if let Self::Files(files) = self { files } else { Files::default() }
+    }
+
     /// The certificates that were given so far, to add others.
     pub(crate) fn given(self) -> Certificates {
         if let Self::Fixed(certificates) = self { certificates } else { Certificates::default() }
@@ -99,6 +135,7 @@ impl Tls {
         let certificates = match &self.source {
             Source::Own(config) => return Ok(config.clone()),
             Source::Fixed(certificates) => certificates.clone(),
+            Source::Files(files) => files.read()?,
             Source::Asked(certificates) => certificates(master),
         };
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,6 +144,9 @@ impl Tls {
             _ => {
                 // A caller that is asked has set none of the builder's options.
                 let named = |error: String| match self.source {
+                    Source::Files(_) => error
+                        .replace("`tls_ca`", "`tls-ca-file`")
+                        .replace("`tls_identity`", "`tls-cert-file` and `tls-key-file`"),
                     Source::Asked(_) => error.replace("`tls_", "`Certificates::"),
                     _ => error,
                 };

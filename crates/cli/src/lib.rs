@@ -1,0 +1,99 @@
+//! The command `redquorum`: the lock for every shell, and a tool for those who operate its masters.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `options` | the masters and options of the lock, from a file, the environment and the command line |
+//! | `exec` | a command that runs while a lease lasts |
+//! | `supervisor` | the process of that command: its signals, its terminal, its end |
+//! | `holder` | who holds a resource |
+//! | `codes` | the exit codes |
+
+#![forbid(unsafe_code)]
+#![cfg(unix)]
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+mod codes;
+mod options;
+
+use codes::Code;
+
+/// A lock over independent Redis masters, for every shell.
+#[derive(Debug, Parser)]
+#[command(name = "redquorum", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the completions of a shell
+    ///
+    /// bash reads them from ~/.local/share/bash-completion/completions/redquorum.
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, in the format of `man`
+    Man,
+}
+
+/// Runs the program with the arguments of the process.
+pub fn main() -> ExitCode {
+    main_with(std::env::args_os())
+}
+
+/// Runs the program with these arguments, the first of which is its name.
+pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are regular output. A closed pipe is not an error.
+            drop(error.print());
+            return if error.use_stderr() { Code::USAGE } else { Code::SUCCESS }.into();
+        }
+    };
+    let ended = match cli.command {
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "redquorum", &mut text);
+            say(&String::from_utf8_lossy(&text))
+        }
+        Command::Man => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut text).expect("it grows as needed");
+            say(&String::from_utf8_lossy(&text))
+        }
+    };
+    ended.unwrap_or_else(|code| code).into()
+}
+
+/// Prints a line, or several. A closed pipe is no error: whoever reads has seen enough.
+fn say(text: &str) -> Result<Code, Code> {
+    match writeln!(std::io::stdout(), "{}", text.trim_end()) {
+        Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => Err(complain(
+            Code::SYSTEM,
+            &format!("the output cannot be written: {why}"),
+            "make room, or write it elsewhere",
+        )),
+        _ => Ok(Code::SUCCESS),
+    }
+}
+
+/// Prints an error and its remedy on standard error. Returns the exit code.
+fn complain(code: Code, wrong: &str, fix: &str) -> Code {
+    // If standard error is closed or full, the message is dropped: the exit code says the rest.
+    drop(writeln!(std::io::stderr(), "redquorum: {wrong}\n  = help: {fix}"));
+    code
+}
+
+/// Parses a time, such as `10s`.
+fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write 10s, 250ms or 1h30m"))
+}

@@ -1,0 +1,162 @@
+//! The lock that a command uses: its masters and options, from a file, the environment and the
+//! command line, in this order. The keys are those of the library's [`Config`].
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use redquorum::{Builder, Config, Redlock};
+
+/// The beginning of the names of environment variables.
+const PREFIX: &str = "REDQUORUM_";
+
+/// Variables with this prefix that are no options: those that a command of `exec` gets, the file,
+/// and those of the fault injector.
+const OTHERS: [&str; 9] = [
+    "CONFIG",
+    "RESOURCE",
+    "FENCING_TOKEN",
+    "DEADLINE",
+    "PERMIT",
+    "NODES",
+    "OPTIONS",
+    "REDIS_SERVER",
+    "REQUIRE_REDIS",
+];
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LockOptions {
+    file: Option<PathBuf>,
+    /// The options of the command line.
+    given: Vec<(String, String)>,
+}
+
+/// The heading of these options in the help.
+const HEADING: &str = "The lock";
+
+impl Args for LockOptions {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config")
+            .long("config")
+            .value_name("FILE.toml")
+            .value_parser(clap::value_parser!(PathBuf))
+            .value_hint(ValueHint::FilePath)
+            .help("A file with the options below. REDQUORUM_CONFIG names one, too")
+            .help_heading(HEADING);
+        let options = Config::keys().map(|(key, text)| {
+            let variable = variable(key);
+            let is_flag = text.starts_with("Whether");
+            let arg = Arg::new(key)
+                .long(key)
+                .help(format!("{text} [env: {variable}]"))
+                .help_heading(HEADING);
+            if is_flag {
+                // `--fair` means `--fair=true`.
+                arg.value_name("BOOL")
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("true")
+            } else {
+                arg.value_name(if key == "masters" { "URLS" } else { "VALUE" })
+            }
+        });
+        command.args([file]).args(options)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LockOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = Config::keys()
+            .filter_map(|(key, _)| Some((key.to_owned(), matches.get_one::<String>(key)?.clone())));
+        Ok(Self { file: matches.get_one::<PathBuf>("config").cloned(), given: given.collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn variable(key: &str) -> String {
+    format!("{PREFIX}{}", key.to_uppercase().replace('-', "_"))
+}
+
+/// What is wrong with the options, and the remedy.
+pub(crate) type Wrong = (String, String);
+
+impl LockOptions {
+    /// The description of the lock.
+    ///
+    /// # Errors
+    /// An option that does not fit, or no masters.
+    pub(crate) fn builder(&self) -> Result<Builder, Wrong> {
+        self.builder_from(env::vars_os())
+    }
+
+    fn builder_from(
+        &self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Builder, Wrong> {
+        let (mut file, mut ours) = (self.file.clone(), Vec::new());
+        for (name, value) in variables {
+            match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
+                Some("CONFIG") if file.is_none() => file = Some(value.into()),
+                Some(key) if !OTHERS.contains(&key) => ours.push((name, value)),
+                _ => {}
+            }
+        }
+        let mut builder = Redlock::builder();
+        let mut has_masters = self.given.iter().any(|(key, _)| key == "masters");
+        if let Some(file) = file {
+            let (config, masters) = read(&file)?;
+            has_masters |= masters;
+            builder = builder.config(config);
+        }
+        let masters = variable("masters");
+        has_masters |= ours.iter().any(|(name, value)| *name == *masters && !value.is_empty());
+        let from_env = Config::from_variables(PREFIX, ours)
+            .map_err(|error| (error.to_string(), "correct the variable, or unset it".to_owned()))?;
+        let mut given = Config::default();
+        for (key, value) in &self.given {
+            given.set(key, value.as_str()).map_err(|error| {
+                (format!("--{error}"), "`redquorum help` lists the options".to_owned())
+            })?;
+        }
+        if !has_masters {
+            let fix = format!(
+                "give their URLs: --masters redis://db1,redis://db2,redis://db3, or {masters}, or \
+                 `masters` in a file (--config)"
+            );
+            return Err(("no masters are named".to_owned(), fix));
+        }
+        Ok(builder.config(from_env).config(given))
+    }
+
+    /// What the command line says about this key.
+    pub(crate) fn given(&self, key: &str) -> Option<&str> {
+        self.given.iter().find(|(given, _)| given == key).map(|(_, value)| &**value)
+    }
+}
+
+/// Reads a file, and whether it names masters.
+fn read(path: &Path) -> Result<(Config, bool), Wrong> {
+    let text = fs::read_to_string(path).map_err(|why| {
+        (format!("{} cannot be read: {why}", path.display()), "correct its path".to_owned())
+    })?;
+    // The source line of an error may have a password, so only the message is shown.
+    let wrong = |error: toml::de::Error| {
+        let line = error.span().map(|span| text[..span.start].matches('\n').count() + 1);
+        let line = line.map(|line| format!(", line {line}")).unwrap_or_default();
+        let fix = "the keys are those of `redquorum exec --help`, without the dashes".to_owned();
+        (format!("{}{line}: {}", path.display(), error.message()), fix)
+    };
+    let masters = toml::from_str::<toml::Table>(&text).map_err(wrong)?.contains_key("masters");
+    Ok((toml::from_str(&text).map_err(wrong)?, masters))
+}
