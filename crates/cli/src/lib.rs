@@ -19,7 +19,10 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod codes;
+mod exec;
+mod holder;
 mod options;
+mod supervisor;
 
 use codes::Code;
 
@@ -33,6 +36,18 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a command while a lease lasts
+    ///
+    /// Acquires the resource, runs the command, keeps the lease alive meanwhile, and gives it back.
+    /// The command is stopped before the lease ends: SIGTERM to its process group when the lease
+    /// can no longer be extended, SIGKILL a little later.
+    #[command(after_help = exec::HELP)]
+    Exec(Box<exec::ExecOptions>),
+    /// Show who holds a resource
+    ///
+    /// Asks every master, and changes nothing. The answer is out of date when it is printed.
+    #[command(after_help = holder::HELP)]
+    Holder(Box<holder::HolderOptions>),
     /// Print the completions of a shell
     ///
     /// bash reads them from ~/.local/share/bash-completion/completions/redquorum.
@@ -42,6 +57,8 @@ enum Command {
     },
     /// Print the manual page, in the format of `man`
     Man,
+    #[command(hide = true)]
+    Tied(exec::TiedOptions),
 }
 
 /// Runs the program with the arguments of the process.
@@ -60,6 +77,8 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let ended = match cli.command {
+        Command::Exec(options) => exec::main(*options),
+        Command::Holder(options) => holder::main(*options),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "redquorum", &mut text);
@@ -70,6 +89,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             clap_mangen::Man::new(Cli::command()).render(&mut text).expect("it grows as needed");
             say(&String::from_utf8_lossy(&text))
         }
+        Command::Tied(options) => exec::tied(options),
     };
     ended.unwrap_or_else(|code| code).into()
 }
@@ -96,4 +116,12 @@ fn complain(code: Code, wrong: &str, fix: &str) -> Code {
 /// Parses a time, such as `10s`.
 fn time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write 10s, 250ms or 1h30m"))
+}
+
+/// The runtime of a command: it does little at a time, and thousands may run on one machine.
+fn runtime() -> Result<tokio::runtime::Runtime, Code> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|why| {
+        let fix = "look at the limits of this process";
+        complain(Code::SYSTEM, &format!("no runtime could be started: {why}"), fix)
+    })
 }

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use redquorum::{Builder, Config, Redlock};
 
+use crate::codes::Code;
+use crate::complain;
+
 /// The beginning of the names of environment variables.
 const PREFIX: &str = "REDQUORUM_";
 
@@ -112,7 +115,7 @@ impl LockOptions {
                 _ => {}
             }
         }
-        let mut builder = Redlock::builder();
+        let mut builder = Redlock::builder().name(own_name());
         let mut has_masters = self.given.iter().any(|(key, _)| key == "masters");
         if let Some(file) = file {
             let (config, masters) = read(&file)?;
@@ -138,11 +141,33 @@ impl LockOptions {
         }
         Ok(builder.config(from_env).config(given))
     }
+}
 
-    /// What the command line says about this key.
-    pub(crate) fn given(&self, key: &str) -> Option<&str> {
-        self.given.iter().find(|(given, _)| given == key).map(|(_, value)| &**value)
-    }
+/// Builds the lock, and connects to its masters.
+///
+/// # Errors
+/// An option that does not fit. It was printed.
+pub(crate) async fn build(options: &LockOptions) -> Result<Redlock, Code> {
+    let builder = options.builder().map_err(|(wrong, fix)| complain(Code::USAGE, &wrong, &fix))?;
+    builder.build().await.map_err(|error| {
+        let code = Code::of_build(&error);
+        let fix = match code {
+            Code::UNAVAILABLE => "look at the masters: redquorum doctor",
+            _ => "correct the option, in the file, the variable or on the command line",
+        };
+        complain(code, &error.to_string(), fix)
+    })
+}
+
+/// Who holds a lease, unless an option says so: host and process, as far as they fit.
+fn own_name() -> String {
+    let id = std::process::id();
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    let printable: String = host.chars().filter(|c| !c.is_control()).collect();
+    let most = 28;
+    let end = (0..=most.min(printable.len())).rev().find(|end| printable.is_char_boundary(*end));
+    format!("{}/{id}", &printable[..end.unwrap_or_default()])
 }
 
 /// Reads a file, and whether it names masters.

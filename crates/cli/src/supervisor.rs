@@ -1,0 +1,125 @@
+//! The process of a command: in a process group of its own, which is signalled as a whole, and in
+//! the foreground of the terminal, if this program is.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+
+/// A command that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// The command, and its process group.
+    group: Pid,
+    /// Whether the command was put into the foreground of the terminal on standard input.
+    terminal: bool,
+}
+
+/// What became of a command since it was last asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It ended, with this exit code.
+    Exited(i32),
+    /// This signal ended it.
+    Killed(i32),
+    /// It stands still, such as by Ctrl-Z.
+    Stopped,
+}
+
+impl Running {
+    /// Starts the command.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be executed.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        // Without this the program would be stopped when it takes the terminal back.
+        SigSet::from(Signal::SIGTTOU).thread_block()?;
+        let stdin = io::stdin();
+        let terminal = tcgetpgrp(stdin.as_fd()).is_ok_and(|foreground| foreground == getpgrp());
+        let child = command.process_group(0).spawn()?;
+        let group = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
+        let running = Self { group, terminal };
+        running.enter_foreground();
+        Ok(running)
+    }
+
+    fn enter_foreground(&self) {
+        if self.terminal {
+            // It fails if the command has ended already.
+            _ = tcsetpgrp(io::stdin().as_fd(), self.group);
+        }
+    }
+
+    fn leave_foreground(&self) {
+        if self.terminal {
+            // It fails if the terminal is gone.
+            _ = tcsetpgrp(io::stdin().as_fd(), getpgrp());
+        }
+    }
+
+    /// The next change, if there is one.
+    pub(crate) fn change(&self) -> Option<Change> {
+        loop {
+            let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+            return match waitpid(self.group, Some(flags)) {
+                Ok(WaitStatus::Exited(_, code)) => Some(self.ended(Change::Exited(code))),
+                Ok(WaitStatus::Signaled(_, signal, _)) => {
+                    Some(self.ended(Change::Killed(signal as i32)))
+                }
+                Ok(WaitStatus::Stopped(_, Signal::SIGTTIN | Signal::SIGTTOU)) if self.terminal => {
+                    // It used the terminal before it was in the foreground.
+                    self.enter_foreground();
+                    self.signal(Signal::SIGCONT);
+                    continue;
+                }
+                Ok(WaitStatus::Stopped(..)) => Some(Change::Stopped),
+                Err(Errno::EINTR) => continue,
+                // Nothing but this waits for the command.
+                Err(_) => Some(self.ended(Change::Killed(Signal::SIGKILL as i32))),
+                Ok(_) => None,
+            };
+        }
+    }
+
+    fn ended(&self, change: Change) -> Change {
+        self.leave_foreground();
+        change
+    }
+
+    /// Sends a signal to all processes of the command that have not left its group.
+    pub(crate) fn signal(&self, signal: Signal) {
+        // It fails if none is left.
+        _ = killpg(self.group, signal);
+    }
+
+    /// Whether any process of the group is left.
+    pub(crate) fn has_processes(&self) -> bool {
+        killpg(self.group, None) != Err(Errno::ESRCH)
+    }
+
+    /// Stops this program, too, if the command was stopped from the terminal, as a shell expects,
+    /// until the shell continues it. Returns whether it was stopped. The command stays stopped: see
+    /// [`Running::resume`].
+    pub(crate) fn stop_with_it(&self) -> bool {
+        if !self.terminal {
+            return false;
+        }
+        self.leave_foreground();
+        // The other processes of this job stop as well. SIGSTOP is delivered before this returns.
+        killpg(getpgrp(), Signal::SIGSTOP).is_ok()
+    }
+
+    /// Continues the command after [`Running::stop_with_it`].
+    pub(crate) fn resume(&self) {
+        // Behind `bg`, the shell keeps the terminal.
+        if tcgetpgrp(io::stdin().as_fd()).is_ok_and(|foreground| foreground == getpgrp()) {
+            self.enter_foreground();
+        }
+        self.signal(Signal::SIGCONT);
+    }
+}
