@@ -162,7 +162,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             clap_mangen::Man::new(Cli::command()).render(&mut text).expect("it grows as needed");
             say(String::from_utf8_lossy(&text).trim_end())
         }
-        Some(Command::Client) => return crate::client::main(),
+        Some(Command::Client) => return crate::client::main().into(),
         Some(Command::ClientCheck { quorum, command }) => {
             client_check(&command, quorum, &mut io::stdout())
                 .map(|well| if well { Code::AsExpected } else { Code::Differs })

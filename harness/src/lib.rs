@@ -20,7 +20,7 @@
 //! |---|---|
 //! | [`real`] | a run on real parts: masters, proxies, faults |
 //! | [`process`] | a client process: started, read, paused, killed, never left behind |
-//! | [`client`] | the built-in client; the example for a driver of another lock |
+//! | [`client`] | the built-in client, which is the agent of the command `redquorum`; the example for a driver of another lock |
 //! | [`library`] | the library itself as a client of the simulator |
 //! | [`client_check`] | shows the author of a driver its errors |
 //! | [`mutants`] | clients with a deliberate bug, on real masters |
@@ -47,7 +47,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod cli;
-pub mod client;
 pub mod client_check;
 mod doctor;
 pub mod library;
@@ -61,23 +60,7 @@ pub mod report;
 #[doc = include_str!("../../docs/coming-from.md")]
 struct ComingFrom;
 
-/// Stamps: readings of `CLOCK_MONOTONIC` in nanoseconds, which all processes of one machine share.
-pub mod stamp {
-    use std::time::Duration;
-
-    use redquorum_scenario::units::nanos;
-
-    /// The current time.
-    pub fn now() -> i64 {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
-    }
-
-    /// The stamp plus a length of time, saturating at the last instant.
-    pub fn later(stamp: i64, by: Duration) -> i64 {
-        stamp.saturating_add(nanos(by))
-    }
-}
+pub use redquorum_cli::agent::{self as client, stamp};
 
 /// Locks a mutex, also after a panic in another thread. Nothing in this crate panics halfway
 /// through a change, and a run must come to its end after any failure.

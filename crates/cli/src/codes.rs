@@ -6,7 +6,7 @@ use redquorum::{AcquireError, BuildError};
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Code(pub(crate) u8);
+pub struct Code(pub(crate) u8);
 
 impl Code {
     pub(crate) const SUCCESS: Self = Self(0);

@@ -6,6 +6,7 @@
 //! | `exec` | a command that runs while a lease lasts |
 //! | `supervisor` | the process of that command: its signals, its terminal, its end |
 //! | `holder` | who holds a resource |
+//! | [`agent`] | leases for a program in any language, and for the fault injector |
 //! | `codes` | the exit codes |
 
 #![forbid(unsafe_code)]
@@ -18,13 +19,14 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub mod agent;
 mod codes;
 mod exec;
 mod holder;
 mod options;
 mod supervisor;
 
-use codes::Code;
+pub use codes::Code;
 
 /// A lock over independent Redis masters, for every shell.
 #[derive(Debug, Parser)]
@@ -48,6 +50,12 @@ enum Command {
     /// Asks every master, and changes nothing. The answer is out of date when it is printed.
     #[command(after_help = holder::HELP)]
     Holder(Box<holder::HolderOptions>),
+    /// Serve leases to programs in any language, by JSON lines
+    ///
+    /// Reads requests from standard input, or from the connections of a Unix socket. When the input
+    /// or a connection ends, its leases are given back.
+    #[command(after_help = agent::HELP)]
+    Agent(Box<agent::AgentOptions>),
     /// Print the completions of a shell
     ///
     /// bash reads them from ~/.local/share/bash-completion/completions/redquorum.
@@ -78,6 +86,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let ended = match cli.command {
         Command::Exec(options) => exec::main(*options),
+        Command::Agent(options) => agent::serve(*options),
         Command::Holder(options) => holder::main(*options),
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -17,7 +17,7 @@ const PREFIX: &str = "REDQUORUM_";
 
 /// Variables with this prefix that are no options: those that a command of `exec` gets, the file,
 /// and those of the fault injector.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "CONFIG",
     "RESOURCE",
     "FENCING_TOKEN",
@@ -27,6 +27,7 @@ const OTHERS: [&str; 9] = [
     "OPTIONS",
     "REDIS_SERVER",
     "REQUIRE_REDIS",
+    "SOCKET",
 ];
 
 /// See the [module](self).

@@ -105,6 +105,8 @@ pub struct Plan {
     pub nodes: Vec<Arc<dyn Node>>,
     pub guard: Option<Guard>,
     pub node_timeout: Duration,
+    pub ttl: Duration,
+    pub wait: Duration,
     pub prefix: Vec<u8>,
 }
 
@@ -622,6 +624,8 @@ impl Builder {
             guard: guard.map(|guard| guard.over(self.fingerprint(&nodes))),
             nodes,
             node_timeout: self.node_timeout,
+            ttl: self.ttl,
+            wait: self.wait,
             prefix: self.prefix.clone(),
         })
     }

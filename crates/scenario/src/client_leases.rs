@@ -89,6 +89,11 @@ impl<L, D: Copy + PartialEq> ClientLeases<L, D> {
         Ok((record.lease, cancelled))
     }
 
+    /// Removes all leases: their owner is gone.
+    pub fn take_all(&mut self) -> Vec<L> {
+        self.0.drain(..).map(|record| record.lease).collect()
+    }
+
     /// The lease whose extension in flight is that of this request.
     pub fn extending(&mut self, request: u64) -> Option<&mut LeaseRecord<L, D>> {
         let mut records = self.0.iter_mut();

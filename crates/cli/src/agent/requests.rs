@@ -6,11 +6,10 @@
 
 use std::collections::HashMap;
 use std::future::{Future, IntoFuture};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{ChooseNeglect, Output, limited};
-use crate::{stamp, unpoisoned};
+use super::{ChooseNeglect, Output, limited, stamp};
 use redquorum::{AcquireError, Deadline, ExtendError, Lease, Leases, Owner, Redlock};
 use redquorum_scenario::client_leases::{
     ClientLeases, LeaseKey, LeaseRecord, release_result, worse,
@@ -25,7 +24,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// The requests in flight, and the leases.
-pub(crate) struct RequestHandler {
+pub struct RequestHandler {
     output: Output,
     lock: Redlock,
     fencing: bool,
@@ -38,6 +37,8 @@ struct HandlerState {
     /// Acquires in flight, by the number of their request.
     acquiring: HashMap<u64, oneshot::Sender<()>>,
     leases: ClientLeases<Held, Deadline>,
+    /// Whoever made the requests is gone.
+    closed: bool,
 }
 
 /// The handles of a lease.
@@ -67,7 +68,9 @@ impl Held {
 const LOOK: Duration = Duration::from_millis(2);
 
 impl RequestHandler {
-    pub(crate) fn new(
+    /// A handler that acquires by this lock, and tells `output` what becomes of it. With `fencing`,
+    /// exclusive leases get a fencing token.
+    pub fn new(
         output: Output,
         lock: Redlock,
         fencing: bool,
@@ -76,8 +79,26 @@ impl RequestHandler {
         Arc::new(Self { output, lock, fencing, neglect, state: Mutex::default() })
     }
 
+    /// Cancels what is under way, and gives all leases back: whoever made the requests is gone.
+    pub async fn close(&self) {
+        let (acquiring, leases) = {
+            let mut state = self.state();
+            state.closed = true;
+            (std::mem::take(&mut state.acquiring), state.leases.take_all())
+        };
+        for cancel in acquiring.into_values() {
+            // The send fails if the acquire has ended meanwhile.
+            let _ = cancel.send(());
+        }
+        let mut releases = JoinSet::new();
+        for held in leases {
+            releases.spawn(async { held.into_lease().await.release().await });
+        }
+        releases.join_all().await;
+    }
+
     /// Handles a line from the harness, and returns at once.
-    pub(super) fn take(self: &Arc<Self>, line: &str) {
+    pub fn take(self: &Arc<Self>, line: &str) {
         match serde_json::from_str::<Request>(line) {
             Ok(request) => self.handle(request),
             Err(why) => self.output.refuse_line(line, &why),
@@ -85,7 +106,7 @@ impl RequestHandler {
     }
 
     /// Handles a request, and returns at once.
-    pub(crate) fn handle(self: &Arc<Self>, Request { id, client, op }: Request) {
+    pub fn handle(self: &Arc<Self>, Request { id, client, op }: Request) {
         let begun = match op {
             Op::Acquire { resource, ttl_ms, wait_ms, again, shared } => {
                 let ttl = Some(ttl_ms).filter(|ttl| *ttl > 0).map(Duration::from_millis);
@@ -130,7 +151,7 @@ impl RequestHandler {
     }
 
     fn state(&self) -> MutexGuard<'_, HandlerState> {
-        unpoisoned(&self.state)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A deadline with its stamp. The clock is read before the remaining time, so that the stamp is
@@ -154,7 +175,7 @@ impl RequestHandler {
             Some(ttl) => request.ttl(ttl),
             None => request,
         };
-        let request = if self.fencing { request.fenced() } else { request };
+        let request = if self.fencing && !shared { request.fenced() } else { request };
         let request = if shared { request.shared() } else { request };
         let (unpolled, handler, whose) = (self.unpolled(id, &key.0), self.clone(), key.clone());
         let attempt = self.attempt(id, request.into_future(), move |idle| {
@@ -186,6 +207,10 @@ impl RequestHandler {
             let (call, at_ns, result) = attempt.await;
             let mut state = handler.state();
             let reply = match result {
+                // Nobody would release it.
+                Some(Ok(_)) if state.closed => {
+                    call.reply(at_ns, Err(FailureReason::Cancelled.into()))
+                }
                 Some(Ok(lease)) => granted(&mut state, call, at_ns, lease),
                 Some(Err(error)) => call.reply(at_ns, Err(failure(&error))),
                 None => {
@@ -450,7 +475,7 @@ impl RequestHandler {
         (ttl, wait, shared): (Duration, Duration, bool),
     ) {
         let request = self.lock.acquire_all(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
-        let request = if self.fencing { request.fenced() } else { request };
+        let request = if self.fencing && !shared { request.fenced() } else { request };
         let request = if shared { request.shared() } else { request };
         let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));
         let handler = self.clone();
@@ -470,7 +495,7 @@ impl RequestHandler {
         (ttl, wait, shared): (Duration, Duration, bool),
     ) {
         let request = self.lock.acquire_any(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
-        let request = if self.fencing { request.fenced() } else { request };
+        let request = if self.fencing && !shared { request.fenced() } else { request };
         let request = if shared { request.shared() } else { request };
         let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));
         let handler = self.clone();

@@ -1,47 +1,52 @@
-//! The built-in client: a process that implements the [client
-//! protocol](redquorum_scenario::client_protocol) with the library `redquorum`.
+//! The agent: a process that implements the [client protocol](redquorum_scenario::client_protocol)
+//! with the library `redquorum`, so that a program in any language has its leases.
 //!
-//! A scenario runs this client unless you name another command. It is also the example for a driver
-//! of any other lock. This file starts the client, reads its settings and its input, and writes its
-//! output. `requests.rs` has the handler of requests.
+//! It reads requests from standard input, or from the connections of a Unix socket. Where its input
+//! ends, the program at the other end is gone, and the agent gives its leases back.
 //!
-//! The client ends when its standard input ends, at once and without clean-up. Then either the
-//! harness is gone, or a scenario examines the keys that a dying client leaves behind.
+//! It is also the built-in client of the fault injector, which runs it unless you name another
+//! command, and the example for a driver of any other lock. That one ends when its standard input
+//! ends, at once and without clean-up: then either the harness is gone, or a scenario examines the
+//! keys that a dying client leaves behind.
+//!
+//! This file starts the agent, reads its settings and its input, and writes its output.
+//! `requests.rs` has the handler of requests.
 
 use std::future::poll_fn;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::pin::pin;
-use std::process::{ExitCode, exit};
+use std::process::exit;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use std::{env, thread};
 
 use self::requests::RequestHandler;
-use crate::stamp;
+use crate::codes::Code;
 use redquorum::{Builder, Redlock};
 use redquorum_scenario::client_protocol::{
     Call, Capability, ClientLine, FENCING_COUNTER_TTL, FailureReason, NODES_VARIABLE, Notice,
     OPTIONS_VARIABLE, Options, PROTOCOL, RequestError,
 };
 use redquorum_scenario::units::nanos;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep};
 
-pub(crate) mod requests;
+pub mod requests;
+mod serve;
 
-/// The exit code if the client was not started as the protocol requires.
-const USAGE: u8 = 64;
+pub(crate) use serve::{AgentOptions, HELP, serve};
 
 /// The timeout of a connection. It is the library's own default, which users have.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs the client until the end of standard input.
-pub fn main() -> ExitCode {
+/// Runs a client of the harness, until the end of standard input.
+pub fn main() -> Code {
     match start() {
         Ok(never) => match never {},
         Err(why) => {
             eprintln!("redquorum client: {why}");
-            ExitCode::from(USAGE)
+            Code::USAGE
         }
     }
 }
@@ -57,7 +62,7 @@ fn start() -> Result<std::convert::Infallible, String> {
         .map_err(|why| why.to_string())?;
     // Start to read before the lock is built: if the harness closes standard input meanwhile, the
     // client ends at once.
-    let mut lines = read_lines();
+    let mut lines = read_lines(|| exit(0));
     runtime.block_on(async {
         let lock = build(Redlock::builder().masters(&nodes), &options).await?;
         Output::Stdout.tell(ready());
@@ -72,7 +77,7 @@ fn start() -> Result<std::convert::Infallible, String> {
 }
 
 /// The first message of a client.
-pub(crate) fn ready() -> Notice {
+pub fn ready() -> Notice {
     Notice::Ready {
         protocol: PROTOCOL,
         can: Capability::of_this_lock(),
@@ -82,7 +87,7 @@ pub(crate) fn ready() -> Notice {
 }
 
 /// Builds the lock of a client. The builder has the masters already.
-pub(crate) async fn build(builder: Builder, options: &Options) -> Result<Redlock, String> {
+pub async fn build(builder: Builder, options: &Options) -> Result<Redlock, String> {
     let node_timeout = Duration::from_millis(options.node_timeout_ms);
     let builder = builder
         .ttl(options.ttl())
@@ -109,15 +114,16 @@ fn set<T>(builder: Builder, value: Option<T>, set: impl FnOnce(Builder, T) -> Bu
     }
 }
 
-/// Reads requests in a thread of its own, since reads of standard input block.
-fn read_lines() -> mpsc::UnboundedReceiver<String> {
+/// Reads requests in a thread of its own, since reads of standard input block. Behind the last one
+/// it calls `end`.
+fn read_lines(end: impl FnOnce() + Send + 'static) -> mpsc::UnboundedReceiver<String> {
     let (out, lines) = mpsc::unbounded_channel();
     thread::spawn(move || {
         for line in stdin().lock().lines().map_while(Result::ok) {
             // The send fails only if the client is ending.
             let _ = out.send(line);
         }
-        exit(0);
+        end();
     });
     lines
 }
@@ -126,7 +132,7 @@ fn read_lines() -> mpsc::UnboundedReceiver<String> {
 ///
 /// # Errors
 /// A variable is missing or wrong.
-pub(crate) fn read_settings() -> Result<(Vec<String>, Options), String> {
+pub fn read_settings() -> Result<(Vec<String>, Options), String> {
     let nodes = variable(NODES_VARIABLE)?;
     let nodes = nodes.split(',').map(str::trim).filter(|url| !url.is_empty());
     let options = serde_json::from_str(&variable(OPTIONS_VARIABLE)?)
@@ -140,12 +146,31 @@ fn variable(name: &str) -> Result<String, String> {
     })
 }
 
+/// The messages for a connection.
+#[derive(Clone)]
+pub struct Lines {
+    to: mpsc::Sender<ClientLine>,
+    /// The other end does not read: its messages are more than memory is kept for.
+    overflow: Arc<Notify>,
+}
+
+impl Lines {
+    fn tell(&self, message: ClientLine) {
+        // It is closed if the connection is over.
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.to.try_send(message) {
+            self.overflow.notify_one();
+        }
+    }
+}
+
 /// The only writer of messages to the harness, and the clock of their stamps. The mutants use it,
 /// too.
 #[derive(Clone)]
-pub(crate) enum Output {
+pub enum Output {
     /// Writes whole lines to standard output, at once. Stamps are of `CLOCK_MONOTONIC`.
     Stdout,
+    /// Sends messages to a connection. Stamps are of `CLOCK_MONOTONIC`.
+    Connection(Lines),
     /// Sends messages to the harness in the same process. Stamps are of Tokio's clock, counted from
     /// this instant.
     Channel(mpsc::UnboundedSender<ClientLine>, Instant),
@@ -153,36 +178,37 @@ pub(crate) enum Output {
 
 impl Output {
     /// The current time, as a stamp.
-    pub(crate) fn now(&self) -> i64 {
+    pub fn now(&self) -> i64 {
         match self {
-            Self::Stdout => stamp::now(),
+            Self::Stdout | Self::Connection(_) => stamp::now(),
             Self::Channel(_, origin) => nanos(origin.elapsed()),
         }
     }
 
     /// Sends a message.
-    pub(crate) fn tell(&self, message: impl Into<ClientLine>) {
+    pub fn tell(&self, message: impl Into<ClientLine>) {
         let message = message.into();
         match self {
             Self::Stdout => write(&message),
+            Self::Connection(lines) => lines.tell(message),
             // The send fails only if the run is over.
             Self::Channel(to, _) => drop(to.send(message)),
         }
     }
 
     /// A call of the library that begins now.
-    pub(crate) fn call(&self, id: u64) -> Call {
+    pub fn call(&self, id: u64) -> Call {
         Call { id, from_ns: self.now() }
     }
 
     /// Replies to a request that needs no call of the library, or failed before it.
-    pub(crate) fn done(&self, id: u64, result: Result<(), RequestError>) {
+    pub fn done(&self, id: u64, result: Result<(), RequestError>) {
         let call = self.call(id);
         self.tell(call.reply(call.from_ns, result));
     }
 
     /// Replies to a line that is not a valid request, if it has at least the number of one.
-    pub(crate) fn refuse_line(&self, line: &str, error: &serde_json::Error) {
+    pub fn refuse_line(&self, line: &str, error: &serde_json::Error) {
         /// The part of a request that a reply needs.
         #[derive(serde::Deserialize)]
         struct Numbered {
@@ -204,10 +230,16 @@ impl Output {
     }
 }
 
-fn write(message: &ClientLine) {
+/// The line of a message.
+fn line(message: &ClientLine) -> Vec<u8> {
     let mut line = serde_json::to_vec(message)
         .unwrap_or_else(|why| unreachable!("numbers, texts and enums are always JSON, but: {why}"));
     line.push(b'\n');
+    line
+}
+
+fn write(message: &ClientLine) {
+    let line = line(message);
     // The lock covers both calls, so that lines do not mix.
     let mut out = stdout().lock();
     if out.write_all(&line).and_then(|()| out.flush()).is_err() {
@@ -229,7 +261,7 @@ pub struct Neglect {
 }
 
 /// Chooses for each request whether and how its caller neglects it.
-pub(crate) type ChooseNeglect = dyn Fn() -> Option<Neglect> + Send + Sync;
+pub type ChooseNeglect = dyn Fn() -> Option<Neglect> + Send + Sync;
 
 /// Awaits a future, and neglects it if told so. When the future is woken once more than it may be
 /// polled, it is left alone, and `tell` is called if that takes any time. `None`: the future was
@@ -256,4 +288,22 @@ pub async fn limited<F: Future>(
         sleep(idle).await;
     }
     if drops { None } else { Some(future.await) }
+}
+
+/// Stamps: readings of `CLOCK_MONOTONIC` in nanoseconds, which all processes of one machine share.
+pub mod stamp {
+    use std::time::Duration;
+
+    use redquorum_scenario::units::nanos;
+
+    /// The current time.
+    pub fn now() -> i64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+    }
+
+    /// The stamp plus a length of time, saturating at the last instant.
+    pub fn later(stamp: i64, by: Duration) -> i64 {
+        stamp.saturating_add(nanos(by))
+    }
 }

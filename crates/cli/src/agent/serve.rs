@@ -1,0 +1,258 @@
+//! Serves the requests of other programs: of one on standard input, or of many by a Unix socket.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use nix::sys::stat::{Mode, umask};
+use redquorum::Redlock;
+use redquorum_scenario::client_protocol::{NODES_VARIABLE, OPTIONS_VARIABLE};
+use redquorum_scenario::units::millis;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+
+use super::requests::RequestHandler;
+use super::{Lines, Output, line, read_lines, ready};
+use crate::codes::Code;
+use crate::options::{LockOptions, build};
+use crate::{complain, runtime};
+
+pub(crate) const HELP: &str = "\
+A request is one JSON object on a line, and so is a reply; docs/command.md lists both:
+  {\"id\": 1, \"op\": \"acquire\", \"resource\": \"invoice:42\", \"wait_ms\": 5000}
+  {\"id\": 2, \"op\": \"keep_alive\", \"resource\": \"invoice:42\", \"max_ms\": 60000}
+  {\"id\": 3, \"op\": \"release\", \"resource\": \"invoice:42\"}
+
+Exit codes:
+  0    its input has ended, or it got SIGTERM or SIGINT: all leases were given back
+  64   the command line or an option is wrong
+  71   the operating system refused something";
+
+/// Where requests come from.
+#[derive(Debug, Args)]
+pub(crate) struct AgentOptions {
+    /// Listen on this Unix socket instead of standard input. Each connection has leases of its own
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// The permissions of the socket, as `chmod` takes them
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode, requires = "socket")]
+    mode: u32,
+    /// Ask for no fencing tokens
+    #[arg(long)]
+    no_fencing: bool,
+    #[command(flatten)]
+    lock: LockOptions,
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "write three octal digits, such as 660".to_owned())
+}
+
+/// The longest line of a request: a resource may have 1 MiB, and JSON may write each byte as six.
+const LONGEST: u64 = 8 << 20;
+
+/// The most messages that wait for a program that does not read.
+const MOST_WAITING: usize = 10_000;
+
+/// Serves until the input ends. A harness that starts it gets its built-in client.
+pub(crate) fn serve(options: AgentOptions) -> Result<Code, Code> {
+    let of_harness = [NODES_VARIABLE, OPTIONS_VARIABLE];
+    if of_harness.iter().all(|name| std::env::var_os(name).is_some()) {
+        return Ok(super::main());
+    }
+    runtime()?.block_on(async {
+        let mut ends = JoinSet::new();
+        for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+            let mut signals = signal(kind).map_err(|why| refused("signals", &why))?;
+            ends.spawn(async move { signals.recv().await });
+        }
+        // Input that ends before the lock is built ends the agent.
+        let lock = build(&options.lock).await?;
+        let defaults = Defaults::of(&options)?;
+        let serving = async {
+            match &options.socket {
+                Some(path) => listen(path, &options, &lock, defaults).await,
+                None => {
+                    standard_input(&options, &lock, defaults).await;
+                    Ok(())
+                }
+            }
+        };
+        let ended = tokio::select! {
+            ended = serving => ended,
+            _ = ends.join_next() => Ok(()),
+        };
+        if let Some(path) = options.socket.filter(|_| ended.is_ok()) {
+            drop(fs::remove_file(path));
+        }
+        // Leases whose handlers were dropped are given back, too.
+        if let Err(unfinished) = lock.shutdown(Duration::from_secs(1)).await {
+            eprintln!("redquorum: {unfinished}");
+        }
+        ended.map(|()| Code::SUCCESS)
+    })
+}
+
+fn refused(what: &str, why: &std::io::Error) -> Code {
+    complain(Code::SYSTEM, &format!("{what}: {why}"), "look at permissions and limits")
+}
+
+/// What a request that does not say it gets.
+#[derive(Clone, Copy)]
+struct Defaults {
+    ttl_ms: u64,
+    wait_ms: u64,
+}
+
+impl Defaults {
+    fn of(options: &AgentOptions) -> Result<Self, Code> {
+        let plan = options.lock.builder().and_then(|builder| {
+            builder.plan().map_err(|error| (error.to_string(), "correct the option".to_owned()))
+        });
+        let plan = plan.map_err(|(wrong, fix)| complain(Code::USAGE, &wrong, &fix))?;
+        Ok(Self { ttl_ms: millis(plan.ttl), wait_ms: millis(plan.wait) })
+    }
+
+    /// Handles a line. What it leaves out is filled in.
+    fn handle(self, handler: &Arc<RequestHandler>, output: &Output, line: &str) {
+        let Self { ttl_ms, wait_ms } = self;
+        let request = serde_json::from_str::<Value>(line).and_then(|mut value| {
+            if let Value::Object(fields) = &mut value {
+                fields.entry("client").or_insert_with(|| "agent".into());
+                let op = fields.get("op").and_then(Value::as_str).unwrap_or_default();
+                if op.starts_with("acquire") {
+                    fields.entry("ttl_ms").or_insert_with(|| ttl_ms.into());
+                    fields.entry("wait_ms").or_insert_with(|| wait_ms.into());
+                } else if op == "extend" {
+                    fields.entry("ttl_ms").or_insert_with(|| ttl_ms.into());
+                }
+            }
+            serde_json::from_value(value)
+        });
+        match request {
+            Ok(request) => handler.handle(request),
+            Err(why) => output.refuse_line(line, &why),
+        }
+    }
+}
+
+fn handler(options: &AgentOptions, lock: &Redlock, output: &Output) -> Arc<RequestHandler> {
+    output.tell(ready());
+    RequestHandler::new(output.clone(), lock.clone(), !options.no_fencing, Box::new(|| None))
+}
+
+async fn standard_input(options: &AgentOptions, lock: &Redlock, defaults: Defaults) {
+    let output = Output::Stdout;
+    let handler = handler(options, lock, &output);
+    let mut lines = read_lines(|| ());
+    while let Some(line) = lines.recv().await {
+        defaults.handle(&handler, &output, &line);
+    }
+    handler.close().await;
+}
+
+/// Listens on a socket, for ever.
+async fn listen(
+    path: &Path,
+    options: &AgentOptions,
+    lock: &Redlock,
+    defaults: Defaults,
+) -> Result<(), Code> {
+    let listener = bind(path, options.mode)?;
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let (to, messages) = mpsc::channel(MOST_WAITING);
+                    let overflow = Arc::new(Notify::new());
+                    let output = Output::Connection(Lines { to, overflow: overflow.clone() });
+                    let handler = handler(options, lock, &output);
+                    connections.spawn(async move {
+                        let served = converse(stream, messages, |line| {
+                            defaults.handle(&handler, &output, line);
+                        });
+                        tokio::select! {
+                            () = served => {}
+                            () = overflow.notified() => {}
+                        }
+                        handler.close().await;
+                    });
+                }
+                // Too many open files, mostly: they are fewer when a connection has ended.
+                Err(why) => {
+                    eprintln!("redquorum: a connection was not accepted: {why}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Reads requests and writes messages until the other end closes.
+async fn converse(
+    mut stream: UnixStream,
+    mut messages: mpsc::Receiver<redquorum_scenario::client_protocol::ClientLine>,
+    mut handle: impl FnMut(&str),
+) {
+    let (reader, mut writer) = stream.split();
+    let mut reader = BufReader::new(reader);
+    let reads = async {
+        loop {
+            let mut line = Vec::new();
+            let read = (&mut reader).take(LONGEST).read_until(b'\n', &mut line).await;
+            match read {
+                Ok(1..) if line.ends_with(b"\n") => handle(&String::from_utf8_lossy(&line)),
+                // The end, or a line without one.
+                _ => return,
+            }
+        }
+    };
+    let writes = async {
+        while let Some(message) = messages.recv().await {
+            if writer.write_all(&line(&message)).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = reads => {}
+        () = writes => {}
+    }
+}
+
+/// Binds the socket. One that a dead agent has left is replaced.
+fn bind(path: &Path, mode: u32) -> Result<UnixListener, Code> {
+    let failed = |why: &std::io::Error| {
+        let wrong = format!("the socket {}: {why}", path.display());
+        complain(Code::SYSTEM, &wrong, "name a path in a folder that exists and is yours")
+    };
+    match BlockingStream::connect(path) {
+        Ok(_) => {
+            let wrong = format!("another program listens on {}", path.display());
+            return Err(complain(Code::SYSTEM, &wrong, "end it, or name another path"));
+        }
+        Err(why) if why.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|why| failed(&why))?;
+        }
+        Err(_) => {}
+    }
+    // Nobody else can connect before the permissions are set.
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let bound = UnixListener::bind(path);
+    umask(before);
+    let listener = bound.map_err(|why| failed(&why))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|why| failed(&why))?;
+    Ok(listener)
+}
