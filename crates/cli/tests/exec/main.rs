@@ -11,6 +11,8 @@ extern crate redquorum_rig;
 #[cfg(unix)]
 mod agent;
 #[cfg(unix)]
+mod breaks;
+#[cfg(unix)]
 mod codes;
 #[cfg(unix)]
 mod cron;
@@ -21,7 +23,7 @@ mod support;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    let all = [codes::cases(), ends::cases(), cron::cases(), agent::cases()];
+    let all = [codes::cases(), ends::cases(), breaks::cases(), cron::cases(), agent::cases()];
     redquorum_rig::trials::run(all.into_iter().flatten())
 }
 
