@@ -351,7 +351,7 @@ def render(libraries, results, scenarios, date, note=None):
 
 SIGNS = {"holds": ("holds", "✓"), "violated": ("wrong", "✗"), "unsteady": ("open", "?"),
          "undecided": ("open", "?"), "not offered": ("none", "–"), "not run": ("none", "–")}
-TEMPLATES = [pathlib.Path(__file__).parent, pathlib.Path(__file__).parents[1] / "src/report/page"]
+TEMPLATES = [pathlib.Path(__file__).parent, pathlib.Path(__file__).parents[2] / "crates/cli/src/page"]
 
 
 def render_html(libraries, results, date, note=None):

@@ -14,7 +14,6 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-mod doctor;
 mod model_check;
 mod run;
 mod scenarios;
@@ -65,12 +64,6 @@ enum Command {
         /// Its name: lower-case letters, digits and `-`
         name: String,
     },
-    /// Check real masters for problems that would harm a lock on them
-    ///
-    /// Checks whether they are reachable and are N independent masters, which data they forget, how
-    /// soon they answer, their clocks, and their permissions. Each finding names a remedy.
-    #[command(after_help = doctor::HELP)]
-    Doctor(doctor::DoctorOptions),
     /// Explore every state that the library's machines can reach within stated bounds
     ///
     /// Explores every interleaving of messages, timers, drops and faults within the bounds, which
@@ -149,7 +142,6 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::List(options)) => scenarios::list(&options),
         Some(Command::Check(options)) => run::check(&options),
         Some(Command::New { name }) => scenarios::new(&name),
-        Some(Command::Doctor(options)) => doctor::main(&options),
         Some(Command::ModelCheck(options)) => model_check::main(&options),
         Some(Command::Schema) => say_json(&redquorum_scenario::schema()),
         Some(Command::Completions { shell }) => {

@@ -24,7 +24,6 @@
 //! | [`library`] | the library itself as a client of the simulator |
 //! | [`client_check`] | shows the author of a driver its errors |
 //! | [`mutants`] | clients with a deliberate bug, on real masters |
-//! | `doctor` | looks at your masters, and reports what would hurt a lock on them |
 //! | [`cli`], [`report`] | the command line, and its output |
 //!
 //! # What is deliberately absent
@@ -34,7 +33,7 @@
 //! - **The orchestrator opens no socket, starts no process and reads no clock.** Its caller passes
 //!   the time.
 //! - **No wall clock decides anything** in a run. Stamps are of `CLOCK_MONOTONIC`. The wall clocks
-//!   of masters are what a scenario breaks. `doctor` compares the wall clock with the masters'.
+//!   of masters are what a scenario breaks.
 //! - **The harness reads no lock key during a run**: a read lets a master notice that a key has
 //!   expired. The harness computes the keys of masters from the commands that passed.
 //! - **No lock runs in the harness's own process.** Clients are processes, which the harness can
@@ -48,7 +47,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod cli;
 pub mod client_check;
-mod doctor;
 pub mod library;
 pub mod mutants;
 pub mod process;

@@ -26,7 +26,7 @@ mod totals;
 pub use files::{ResultFile, ResultLine, result_schema};
 pub use out::Out;
 pub(crate) use out::{colourful, shell_word, write_history};
-pub(crate) use page::{render, render_diagnosis};
+pub(crate) use page::render;
 pub(crate) use timeline::trace;
 
 /// The file to open first.

@@ -14,7 +14,7 @@ use super::maps::count;
 use super::time::{self, MS, Ms};
 use super::{Case, Violation};
 use redquorum_scenario::history::{Act, Event, Ns, Outcome, Record, Window};
-use redquorum_scenario::{Cause, Class, FaultKind, Messages, NetworkFault, Property};
+use redquorum_scenario::{Cause, Class, FaultKind, Messages, NetworkFault, Property, numbered};
 
 /// A master's reply is on record within this time after the lease was granted.
 const RECORDED: Ns = 1_000 * MS;
@@ -172,7 +172,7 @@ fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash
 fn beliefs(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, by: Ns) -> Vec<String> {
     let granted = |lease: &Lease<'_>| match &lease.masters(&case.keys)[..] {
         [] => format!("it is not known which masters granted {}", lease.client),
-        nodes => format!("{} was granted by {}", lease.client, named(nodes)),
+        nodes => format!("{} was granted by {}", lease.client, numbered(nodes)),
     };
     let margin = match owner.masters(&case.keys).len() {
         0 => String::new(),
@@ -268,19 +268,13 @@ fn apart(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, free: usize) -> 
     let line = format!(
         "{} knows {} and {} knows {}: their quorums of {} and {} need not meet",
         owner.client,
-        named(&own.masters),
+        numbered(&own.masters),
         rival.client,
-        named(&others.masters),
+        numbered(&others.masters),
         own.q,
         others.q
     );
     Some((Cause::NodeLists, line))
-}
-
-/// `masters 1, 2, 3`.
-pub fn named(nodes: &[usize]) -> String {
-    let names: Vec<String> = nodes.iter().map(usize::to_string).collect();
-    format!("master{} {}", if nodes.len() == 1 { "" } else { "s" }, names.join(", "))
 }
 
 /// The report text: which of its masters have no key of a lease at an instant, and why, and how
@@ -305,7 +299,7 @@ fn absent(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, by: Ns) -> Vec<
     }
     let line = |(reason, nodes): (String, Vec<usize>)| {
         let have = if nodes.len() == 1 { "has" } else { "have" };
-        format!("{} {have} no key of {}: {reason}", named(&nodes), owner.client)
+        format!("{} {have} no key of {}: {reason}", numbered(&nodes), owner.client)
     };
     let all_certain = keys().all(|key| key.sure);
     let enough = all_certain.then(|| enough(case, owner, rival, &there)).flatten();
@@ -328,7 +322,7 @@ fn enough(
     if margin == 0 || there.len() < own.q {
         return None;
     }
-    let (owner, rival, there_are) = (owner.client, rival.client, named(there));
+    let (owner, rival, there_are) = (owner.client, rival.client, numbered(there));
     let free = match own.n.saturating_sub(there.len()) {
         0 => "all have a".to_owned(),
         1 => "1 has no".to_owned(),

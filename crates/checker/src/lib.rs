@@ -34,7 +34,7 @@ mod waits;
 pub use case::{Case, Request};
 use clocks::Paces;
 use exclusion::Reason;
-pub use exclusion::{Overlaps, believed, named};
+pub use exclusion::{Overlaps, believed};
 pub use faults::Strike;
 pub use keys::Presence;
 pub use leases::Lease;

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::case::{Reply, Request};
-use super::exclusion::named;
 use super::keys::{BOOKS, Presence};
 use super::leases::Lease;
 use super::maps::{Map, Set, sorted};
@@ -16,7 +15,7 @@ use super::waits::most_overtaken;
 use super::{Case, Measures, Observed, Outcome, Violation};
 use redquorum_scenario::client_protocol::FailureReason;
 use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
-use redquorum_scenario::{Acquires, Cause, Count, Overtaken, Property, Wanted};
+use redquorum_scenario::{Acquires, Cause, Count, Overtaken, Property, Wanted, numbered};
 
 /// The deviations from the expectation.
 #[derive(Default)]
@@ -526,9 +525,13 @@ impl<'c, 'a> Contest<'c, 'a> {
     fn sentence(&self, case: &Case<'_>, kept: &[usize], n: usize, q: usize) -> String {
         let (client, resource) = (self.lease.client, self.lease.resource);
         let kept_it = match &self.lost(case)[..] {
-            [] => format!("{} kept {client}'s key", named(kept)),
+            [] => format!("{} kept {client}'s key", numbered(kept)),
             lost => {
-                format!("{} lost {client}'s key early, but {} kept it", named(lost), named(kept))
+                format!(
+                    "{} lost {client}'s key early, but {} kept it",
+                    numbered(lost),
+                    numbered(kept)
+                )
             }
         };
         let mut rivals = self.rivals.iter().map(|rival| rival.client);
@@ -624,8 +627,8 @@ fn untouched(case: &Case<'_>, leases: &[&Lease<'_>]) -> Option<String> {
     (!hit.is_empty() && leases.iter().all(enough)).then(|| {
         format!(
             "faults hit only {}, and a quorum of {} granted every lease",
-            named(&hit),
-            named(&rest)
+            numbered(&hit),
+            numbered(&rest)
         )
     })
 }

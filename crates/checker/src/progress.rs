@@ -280,7 +280,7 @@ pub(crate) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> S
     spent.retain(|node| case.faults.is_spent(*node, resource, by));
     format!(
         "the fencing counters of {resource} were set to their end on {}: they grant no more",
-        super::named(&spent)
+        redquorum_scenario::numbered(&spent)
     )
 }
 

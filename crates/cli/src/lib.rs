@@ -7,8 +7,10 @@
 //! | `supervisor` | the process of that command: its signals, its terminal, its end |
 //! | `holder` | who holds a resource |
 //! | `break_lease` | takes a lease away from its holder |
-//! | `line` | a connection to a master, for those that look at masters themselves |
 //! | [`agent`] | leases for a program in any language, and for the fault injector |
+//! | `doctor` | looks at your masters, and reports what would hurt a lock on them |
+//! | `line`, `look` | a connection to one master, and a reading of its clock |
+//! | [`page`] | the base of all pages: those of `doctor`, and the reports of the fault injector |
 //! | `codes` | the exit codes |
 
 #![forbid(unsafe_code)]
@@ -24,10 +26,13 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub mod agent;
 mod break_lease;
 mod codes;
+mod doctor;
 mod exec;
 mod holder;
 mod line;
+mod look;
 mod options;
+pub mod page;
 mod supervisor;
 
 pub use codes::Code;
@@ -65,6 +70,12 @@ enum Command {
     /// or a connection ends, its leases are given back.
     #[command(after_help = agent::HELP)]
     Agent(Box<agent::AgentOptions>),
+    /// Check real masters for problems that would harm a lock on them
+    ///
+    /// Checks whether they are reachable and are N independent masters, which data they forget, how
+    /// soon they answer, their clocks, and their permissions. Each finding names a remedy.
+    #[command(after_help = doctor::HELP)]
+    Doctor(Box<doctor::DoctorOptions>),
     /// Print the completions of a shell
     ///
     /// bash reads them from ~/.local/share/bash-completion/completions/redquorum.
@@ -98,6 +109,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Break(options) => break_lease::main(*options),
         Command::Agent(options) => agent::serve(*options),
         Command::Holder(options) => holder::main(*options),
+        Command::Doctor(options) => doctor::main(&options),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "redquorum", &mut text);
@@ -123,6 +135,13 @@ fn say(text: &str) -> Result<Code, Code> {
         )),
         _ => Ok(Code::SUCCESS),
     }
+}
+
+/// Prints a value as JSON, for programs and for people who read it.
+fn say_json(value: &impl serde::Serialize) -> Result<Code, Code> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|why| complain(Code::INTERNAL, &format!("this is no JSON: {why}"), "report it"))?;
+    say(&text)
 }
 
 /// Prints an error and its remedy on standard error. Returns the exit code.

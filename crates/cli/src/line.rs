@@ -157,8 +157,9 @@ impl Line {
     ///
     /// # Errors
     /// Those of [`Line::open`].
-    pub(crate) async fn another(&self) -> Result<Self, Unreached> {
-        Self::open(&self.node).await
+    pub(crate) fn another(&self) -> impl Future<Output = Result<Self, Unreached>> + use<> {
+        let node = self.node.clone();
+        async move { Self::open(&node).await }
     }
 
     /// Sends a command given as words, and waits for its reply.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
-use redquorum::{Builder, Config, Redlock};
+use redquorum::{Builder, Config, Plan, Redlock};
 
 use crate::codes::Code;
 use crate::complain;
@@ -157,6 +157,18 @@ pub(crate) async fn build(options: &LockOptions) -> Result<Redlock, Code> {
             _ => "correct the option, in the file, the variable or on the command line",
         };
         complain(code, &error.to_string(), fix)
+    })
+}
+
+/// What the lock would connect to, for commands that look at masters themselves.
+///
+/// # Errors
+/// An option that does not fit. It was printed.
+pub(crate) fn plan(options: &LockOptions) -> Result<Plan, Code> {
+    let builder = options.builder().map_err(|(wrong, fix)| complain(Code::USAGE, &wrong, &fix))?;
+    builder.plan().map_err(|error| {
+        let fix = "correct the option, in the file, the variable or on the command line";
+        complain(Code::of_build(&error), &error.to_string(), fix)
     })
 }
 

@@ -28,6 +28,14 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+#[cfg(feature = "tls")]
+mod sentinel;
+#[cfg(feature = "tls")]
+pub mod tls;
+
+#[cfg(feature = "tls")]
+pub use sentinel::Sentinel;
+
 use crate::{REQUIRE_VARIABLE, containers, find_server, required};
 
 /// A list of tests by the names of their functions, each behind its requirement:

@@ -52,6 +52,12 @@ pub use redquorum_redis_model::Persistence;
 pub use redquorum_redis_model::network::{End, MessageFault, Side};
 pub use words::{AccessKind, Class, EventKind, LeaseEffect, Moment, Step};
 
+/// Masters by their numbers, in a sentence: `masters 1, 2, 3`.
+pub fn numbered(masters: &[usize]) -> String {
+    let numbers: Vec<String> = masters.iter().map(usize::to_string).collect();
+    format!("master{} {}", if masters.len() == 1 { "" } else { "s" }, numbers.join(", "))
+}
+
 /// Whether the name of a scenario or of a variant may contain this character.
 pub const fn is_name_char(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'

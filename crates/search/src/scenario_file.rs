@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 use super::plan::Space;
 use super::{Found, Kind};
-use redquorum_checker::{Observed, Request, Verdict, check, named, prepare};
+use redquorum_checker::{Observed, Request, Verdict, check, prepare};
 use redquorum_scenario::client_protocol::{ClientReply, Each, FailureReason, Op};
 use redquorum_scenario::history::{Act, Event, History, Ns, Outcome, Phase, Record};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
     AccessKind, Acquires, Cluster, Expect, FaultKind, LeaseEffect, Lock, Mutant, Property,
-    Scenario, Wanted,
+    Scenario, Wanted, numbered,
 };
 use toml::{Table, Value};
 
@@ -288,7 +288,7 @@ fn granted_by(history: &History, by: Ns, token: Option<&Name>) -> String {
     if nodes.is_empty() {
         return String::new();
     }
-    format!(" by {}", named(&nodes.into_iter().collect::<Vec<_>>()))
+    format!(" by {}", numbered(&nodes.into_iter().collect::<Vec<_>>()))
 }
 
 fn touch(client: &str, register: &str, way: AccessKind, seen: u64, version: u64) -> String {
@@ -315,7 +315,7 @@ fn struck(
 ) -> String {
     let mut line = format!("fault {fault} strikes: {name}");
     if !nodes.is_empty() {
-        line += &format!(", {}", named(nodes));
+        line += &format!(", {}", numbered(nodes));
     }
     if !processes.is_empty() {
         let names: Vec<&str> = processes.iter().map(Name::as_str).collect();

@@ -6,16 +6,13 @@
 
 use std::io;
 use std::path::Path;
-use std::time::SystemTime;
 
 use super::human::observed;
 use super::{Ended, Entry, ResultFile, Session, totals};
-use crate::doctor::{Diagnosis, Finding, Level, Master};
 use chart::cut;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
+use minijinja::Environment;
 use redquorum_checker::{Observed, Outcome};
+use redquorum_cli::page::{self, fill};
 use redquorum_scenario::history::History;
 use redquorum_scenario::{Property, Wanted};
 use run::{Section, ViolationView};
@@ -113,31 +110,13 @@ pub(crate) fn render(
     fill(&environment, "report.html", &page)
 }
 
-/// Fills a template with values.
-fn fill(environment: &Environment<'_>, name: &str, values: &impl Serialize) -> io::Result<String> {
-    let template = environment.get_template(name).map_err(io::Error::other)?;
-    template.render(Serde(values)).map_err(io::Error::other)
-}
-
 fn environment() -> Result<Environment<'static>, minijinja::Error> {
-    let mut environment = Environment::new();
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    // A misspelled field is an error, not an empty cell.
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    // The file extension decides the escaping: `.html` is escaped; `.css` and `.js` are text of the
-    // program.
-    environment.set_auto_escape_callback(|name| match name.ends_with(".html") {
-        true => minijinja::AutoEscape::Html,
-        false => minijinja::AutoEscape::None,
-    });
+    let mut environment = page::environment()?;
     for (name, text) in [
-        ("base.html", include_str!("page/base.html")),
         ("chart.html", include_str!("page/chart.html")),
-        ("doctor.html", include_str!("page/doctor.html")),
         ("report.html", include_str!("page/report.html")),
         ("run.html", include_str!("page/run.html")),
         ("script.js", include_str!("page/script.js")),
-        ("style.css", include_str!("page/style.css")),
         ("violations.html", include_str!("page/violations.html")),
     ] {
         environment.add_template(name, text)?;
@@ -287,46 +266,4 @@ fn overview_cell(entry: &Entry, property: Property) -> Cell {
         ("must break", "breaks") => Cell { class: word, symbol: "✗", word, expected: "" },
         _ => Cell { class: "wrong", symbol: "‼", word, expected: must },
     }
-}
-
-/// The page of `doctor --html`.
-#[derive(Serialize)]
-struct DiagnosisPage<'a> {
-    verdict: String,
-    time: String,
-    masters: &'a [Master],
-    rows: Vec<DiagnosisRow<'a>>,
-}
-
-/// A finding, of one master or of several.
-#[derive(Serialize)]
-struct DiagnosisRow<'a> {
-    class: &'static str,
-    symbol: &'static str,
-    finding: &'a Finding,
-    /// Their numbers, from 1; empty if it concerns all masters together.
-    masters: Vec<usize>,
-}
-
-/// Renders the findings.
-///
-/// # Errors
-///
-/// The templates are part of the program, so an error is a defect of the program.
-pub(crate) fn render_diagnosis(diagnosis: &Diagnosis) -> io::Result<String> {
-    let rows = diagnosis.groups().into_iter().map(|group| {
-        let (class, symbol) = match group.finding.level {
-            Level::Ok => ("holds", "✓"),
-            Level::Warn => ("open", "!"),
-            Level::Error => ("wrong", "✗"),
-        };
-        DiagnosisRow { class, symbol, finding: group.finding, masters: group.masters }
-    });
-    let page = DiagnosisPage {
-        verdict: diagnosis.verdict(),
-        time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        masters: &diagnosis.masters,
-        rows: rows.collect(),
-    };
-    fill(&environment().map_err(io::Error::other)?, "doctor.html", &page)
 }

@@ -43,7 +43,7 @@ fn completions_and_the_manual_name_every_command() {
         .map_while(|line| line.split_whitespace().next())
         .filter(|it| *it != "help")
         .collect();
-    assert!(commands.contains(&"doctor") && commands.contains(&"man"), "{commands:?}");
+    assert!(commands.contains(&"search") && commands.contains(&"man"), "{commands:?}");
     for words in [&["completions", "bash"][..], &["completions", "zsh"], &["man"]] {
         let (code, stdout, _) = ask(&folder, words);
         assert_eq!(code, 0, "{words:?}");
@@ -69,7 +69,7 @@ fn wrong_usage_exits_with_64_and_a_suggestion() {
         (&["search", "--on", "process", "--require-coverage"], "search with --on sim"),
         (&["search", "--client", "mine"], "add --on process"),
         (&["search", "--faults", "1", "--runs", "5"], "cannot be used with"),
-        (&["--out", "x", "doctor", "redis://127.0.0.1:1"], "write `doctor` first"),
+        (&["--out", "x", "list"], "write `list` first"),
         (&["--seed", "1", "search", "--runs", "1"], "write `search` first"),
         (&["--sed", "1"], "'--seed'"),
         (&["--jobs", "0"], "1..=64"),

@@ -1,18 +1,15 @@
 //! Connections as services have them: passwords that change, Sentinels that move a master, and
 //! servers that are no independent master.
 
-use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, RwLock};
 
 use redquorum::connect::{Connecting, Connection, Credentials, Node, Sentinel};
 use redquorum::stats::LinkState;
 use redquorum::{Builder, Outcome, Redlock};
-use redquorum_rig::{Masters, find_server};
+use redquorum_rig::{Masters, trials};
 use tokio::time::Instant;
 
 use crate::support::*;
@@ -137,47 +134,6 @@ async fn a_planned_failover_behind_a_name_is_followed() {
     assert_eq!(lease.release().await.outcome, Outcome::Released);
 }
 
-/// A Sentinel that monitors the first of two masters under the name `jobs`. The second one is its
-/// replica.
-struct Watcher {
-    process: Child,
-    port: u16,
-    files: PathBuf,
-}
-
-impl Watcher {
-    async fn start(masters: &Real) -> Self {
-        let (port, master) = (free_port(), masters.port(1));
-        let files = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sentinel-{port}"));
-        fs::create_dir_all(&files).unwrap();
-        let config = files.join("sentinel.conf");
-        let text = format!(
-            "port {port}\nbind 127.0.0.1\nsentinel monitor jobs 127.0.0.1 {master} 1\n\
-             sentinel down-after-milliseconds jobs 500\nsentinel failover-timeout jobs 5000\n"
-        );
-        fs::write(&config, text).unwrap();
-        let mut command = Command::new(find_server().unwrap().path());
-        command.arg(&config).arg("--sentinel").current_dir(&files).stdout(Stdio::null());
-        let watcher = Self { process: command.spawn().expect("a Sentinel"), port, files };
-        eventually("the Sentinel listens", || TcpStream::connect(("127.0.0.1", port)).is_ok())
-            .await;
-        watcher
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        // Best effort: files that stay are in the target directory.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.files);
-    }
-}
-
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -192,7 +148,7 @@ async fn a_failover_by_sentinels_is_followed() {
         reply.is_ok_and(|reply| reply.text().is_some_and(|text| text.contains(what)))
     };
     eventually("the replica has a copy", || says(2, "master_link_status:up")).await;
-    let watcher = Watcher::start(&masters).await;
+    let watcher = trials::Sentinel::start("jobs", masters.port(1), None);
     // The first Sentinel is down.
     let sentinels = [format!("redis://127.0.0.1:{}", free_port()), watcher.url()];
     let builder = over([masters.url(3), masters.url(4)]).master(Sentinel::new("jobs", sentinels));
@@ -218,7 +174,7 @@ async fn why_alone_down(builder: Builder) -> String {
 
 async fn a_faulty_sentinel_is_named() {
     let masters = Real::start(2);
-    let watcher = Watcher::start(&masters).await;
+    let watcher = trials::Sentinel::start("jobs", masters.port(1), None);
     let by = |service: &str, sentinels: &[String]| {
         Redlock::builder().master(Sentinel::new(service, sentinels))
     };

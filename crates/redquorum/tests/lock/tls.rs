@@ -1,18 +1,14 @@
 //! TLS to real `redis-server`s, with certificates made for each test: which servers and clients are
 //! trusted, and which errors report the others. The installed server must be built with TLS.
 
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::TcpListener;
 use std::sync::{Arc, RwLock};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
-};
 use redquorum::connect::rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types};
 use redquorum::connect::{Certificates, Hello, Sentinel};
 use redquorum::{AcquireError, BuildError, Builder, Outcome, Redlock};
-use redquorum_rig::{Masters, find_server};
+use redquorum_rig::trials;
+use redquorum_rig::trials::tls::{Authority, Identity, TlsMaster as Master};
 use tokio::time::Instant;
 
 use crate::support::{MS, S, eventually, up, why_down};
@@ -26,94 +22,6 @@ tests! {
         renewed_certificates_reach_a_lock_that_runs,
         a_caller_may_bring_a_configuration_of_its_own,
         a_master_that_a_sentinel_names_by_address_has_a_name_in_its_certificate,
-}
-
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-/// A certificate and its key, as PEM text.
-struct Identity {
-    chain: String,
-    key: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        // A name of its own: a certificate that it signs for the same name would look
-        // self-signed.
-        params.distinguished_name.push(DnType::CommonName, "authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    fn sign(&self, params: CertificateParams) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let chain = params.signed_by(&key, &self.0).unwrap().pem();
-        Identity { chain, key: key.serialize_pem() }
-    }
-
-    fn server(&self, name: &str) -> Identity {
-        self.sign(CertificateParams::new([name.to_owned()]).unwrap())
-    }
-}
-
-/// A master that listens for TLS on a port of its own.
-struct Master {
-    // Dropped before its directory is removed.
-    masters: Masters,
-    port: u16,
-    _files: Files,
-}
-
-struct Files(PathBuf);
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        // Best effort: a directory that stays is in the target directory.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Master {
-    fn start(server: &Identity, clients: Option<&Authority>) -> Self {
-        // Another process may take the port between its choice and its use.
-        let mut tries = (0..5).map(|_| Self::try_start(server, clients));
-        tries.find_map(Result::ok).expect("a server with TLS")
-    }
-
-    fn try_start(
-        server: &Identity,
-        clients: Option<&Authority>,
-    ) -> Result<Self, redquorum_rig::RigError> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let dir = format!("{}/tls-{}-{port}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
-        std::fs::create_dir_all(&dir).unwrap();
-        let files = Files(dir.clone().into());
-        let write = |name: &str, text: &str| {
-            let path = format!("{dir}/{name}");
-            std::fs::write(&path, text).unwrap();
-            path
-        };
-        let authority = clients.map_or_else(|| Authority::new().pem(), Authority::pem);
-        let masters = Masters::builder()
-            .count(1)
-            .config("tls-port", &port.to_string())
-            .config("tls-cert-file", &write("chain.pem", &server.chain))
-            .config("tls-key-file", &write("key.pem", &server.key))
-            .config("tls-ca-cert-file", &write("ca.pem", &authority))
-            .config("tls-auth-clients", if clients.is_some() { "yes" } else { "no" })
-            .password("hunter2")
-            .start()?;
-        Ok(Self { masters, port, _files: files })
-    }
-
-    fn url(&self, host: &str) -> String {
-        format!("rediss://:hunter2@{host}:{}", self.port)
-    }
 }
 
 fn quick(builder: Builder) -> Builder {
@@ -134,10 +42,10 @@ async fn refused(builder: Builder) -> String {
 
 async fn leases_are_granted_extended_and_released_over_tls() {
     let (authority, clients) = (Authority::new(), Authority::new());
-    let me = clients.server("a client");
+    let me = clients.identity("a client");
     // One certificate has an address in place of a name. One server requests a certificate.
     let masters = [("localhost", None), ("127.0.0.1", None), ("localhost", Some(&clients))]
-        .map(|(host, clients)| (Master::start(&authority.server(host), clients), host));
+        .map(|(host, clients)| (Master::start(&authority.identity(host), clients), host));
     let urls = masters.iter().map(|(master, host)| master.url(host));
     let builder = Redlock::builder().masters(urls).tls_ca(authority.pem());
     let lock = quick(builder.tls_identity(&me.chain, &me.key)).build().await.unwrap();
@@ -160,13 +68,11 @@ async fn leases_are_granted_extended_and_released_over_tls() {
 async fn servers_and_clients_that_are_not_trusted_get_an_error_in_time() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let start = |identity: &Identity| Master::start(identity, None);
-    let master = start(&authority.server("localhost"));
-    let named = start(&authority.server("other.example"));
-    let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
-    let old = start(&authority.sign(params));
-    let strict = Master::start(&authority.server("localhost"), Some(&clients));
-    let stranger = Authority::new().server("a stranger");
+    let master = start(&authority.identity("localhost"));
+    let named = start(&authority.identity("other.example"));
+    let old = start(&authority.expired("localhost"));
+    let strict = Master::start(&authority.identity("localhost"), Some(&clients));
+    let stranger = Authority::new().identity("a stranger");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_url = format!("rediss://:hunter2@{}", silent.local_addr().unwrap());
     let plain_url = format!("rediss://:hunter2@localhost:{}", master.masters.port(1));
@@ -199,8 +105,8 @@ async fn servers_and_clients_that_are_not_trusted_get_an_error_in_time() {
 
 async fn certificates_that_are_none_name_their_option_and_show_no_key() {
     let authority = Authority::new();
-    let me = authority.server("me");
-    let other = authority.server("other");
+    let me = authority.identity("me");
+    let other = authority.identity("other");
     let empty = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n";
     let builder = || Redlock::builder().master("rediss://:hunter2@db1");
     let cases = [
@@ -232,12 +138,12 @@ async fn trusting_any_certificate_is_refused() {
 
 async fn renewed_certificates_reach_a_lock_that_runs() {
     let (authority, clients) = (Authority::new(), Authority::new());
-    let master = Master::start(&authority.server("localhost"), Some(&clients));
+    let master = Master::start(&authority.identity("localhost"), Some(&clients));
     let trusting =
         |ca: &str, id: &Identity| Certificates::new().ca(ca).identity(&id.chain, &id.key);
-    let good = trusting(&authority.pem(), &clients.server("me"));
-    let stranger = trusting(&authority.pem(), &Authority::new().server("me"));
-    let other_authority = trusting(&clients.pem(), &clients.server("me"));
+    let good = trusting(&authority.pem(), &clients.identity("me"));
+    let stranger = trusting(&authority.pem(), &Authority::new().identity("me"));
+    let other_authority = trusting(&clients.pem(), &clients.identity("me"));
     let latest = Arc::new(RwLock::new(stranger.clone()));
     let (reader, url) = (latest.clone(), master.url("localhost"));
     let name = format!("localhost:{}", master.port);
@@ -277,10 +183,10 @@ async fn renewed_certificates_reach_a_lock_that_runs() {
 
 async fn a_caller_may_bring_a_configuration_of_its_own() {
     let authority = Authority::new();
-    let master = Master::start(&authority.server("localhost"), None);
+    let master = Master::start(&authority.identity("localhost"), None);
     let configured = |trusted: &Authority| {
         let mut roots = RootCertStore::empty();
-        roots.add(pki_types::CertificateDer::from(trusted.0.der().to_vec())).unwrap();
+        roots.add(pki_types::CertificateDer::from(trusted.der())).unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let config = config.with_safe_default_protocol_versions().unwrap();
         let config = config.with_root_certificates(roots).with_no_client_auth();
@@ -293,54 +199,14 @@ async fn a_caller_may_bring_a_configuration_of_its_own() {
     assert!(error.contains("invalid peer certificate"), "{error}");
 }
 
-/// A Sentinel that listens for TLS only, and monitors a master under the name `jobs`.
-struct Watcher {
-    process: Child,
-    port: u16,
-    _files: Files,
-}
-
-impl Watcher {
-    async fn start(server: &Identity, master: &Master) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let dir = format!("{}/tls-sentinel-{port}", env!("CARGO_TARGET_TMPDIR"));
-        std::fs::create_dir_all(&dir).unwrap();
-        let config = format!(
-            "port 0\nbind 127.0.0.1\ntls-port {port}\ntls-auth-clients no\n\
-             tls-cert-file {dir}/chain.pem\ntls-key-file {dir}/key.pem\n\
-             tls-ca-cert-file {dir}/chain.pem\nsentinel monitor jobs 127.0.0.1 {} 1\n",
-            master.port
-        );
-        for (file, text) in
-            [("chain.pem", &server.chain), ("key.pem", &server.key), ("sentinel.conf", &config)]
-        {
-            std::fs::write(format!("{dir}/{file}"), text).unwrap();
-        }
-        let mut command = Command::new(find_server().unwrap().path());
-        command.args(["sentinel.conf", "--sentinel"]).current_dir(&dir).stdout(Stdio::null());
-        let process = command.spawn().expect("a Sentinel");
-        let watcher = Self { process, port, _files: Files(dir.into()) };
-        eventually("the Sentinel listens", || TcpStream::connect(("127.0.0.1", port)).is_ok())
-            .await;
-        watcher
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        // Best effort: it may have ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 async fn a_master_that_a_sentinel_names_by_address_has_a_name_in_its_certificate() {
     let authority = Authority::new();
-    let master = Master::start(&authority.server("jobs.example"), None);
-    let watcher = Watcher::start(&authority.server("localhost"), &master).await;
+    let master = Master::start(&authority.identity("jobs.example"), None);
+    let identity = authority.identity("localhost");
+    let watcher = trials::Sentinel::start("jobs", master.port, Some(&identity));
     let login = Hello { password: Some("hunter2".into()), ..Hello::default() };
     let by = |name: Option<&str>| {
-        let sentinel = Sentinel::new("jobs", [format!("rediss://localhost:{}", watcher.port)]);
+        let sentinel = Sentinel::new("jobs", [format!("rediss://localhost:{}", watcher.port())]);
         let sentinel = sentinel.login(login.clone());
         let sentinel = match name {
             Some(name) => sentinel.tls_server_name(name),

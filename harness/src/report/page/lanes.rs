@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::chart::{Bar, Drawing, Lane, Mark, ROW, Room, cut, line, ms, name, pack, token};
-use redquorum_checker::{Case, Lease, Presence, Request, Strike, believed, named};
+use redquorum_checker::{Case, Lease, Presence, Request, Strike, believed};
 use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Act, Event, Ns, Outcome, Window};
 use redquorum_scenario::{
-    AccessKind, ClientFault, FaultKind, Heals, OnClient, OnMaster, SetsClock,
+    AccessKind, ClientFault, FaultKind, Heals, OnClient, OnMaster, SetsClock, numbered,
 };
 
 /// The largest number of client lanes.
@@ -134,7 +134,7 @@ pub(super) fn granted(drawing: &Drawing<'_>, lease: &Lease<'_>) -> String {
     let fence = lease.reply.fence.map_or_else(String::new, |of| format!(", fencing token {of}"));
     match &lease.masters(&drawing.case.keys)[..] {
         [] => format!("the masters that granted it are not known{fence}"),
-        nodes => format!("granted by {}{fence}", named(nodes)),
+        nodes => format!("granted by {}{fence}", numbered(nodes)),
     }
 }
 
@@ -540,7 +540,7 @@ pub(super) fn fault_lane(drawing: &Drawing<'_>) -> Option<Lane> {
 fn targets(case: &Case<'_>, strike: &Strike<'_>) -> String {
     let mut text = match &strike.masters(case)[..] {
         [] => String::new(),
-        nodes => format!(" on {}", named(nodes)),
+        nodes => format!(" on {}", numbered(nodes)),
     };
     let processes = strike.clients(case);
     if !processes.is_empty() && processes.len() <= 4 {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::server_info::{Info, Init, Look, QueryResult, ServerInfo, Settings, Unreached, Visit};
+use super::server_info::{Info, Init, QueryResult, ServerInfo, Settings, Visit};
 use super::{ExamineOptions, Finding, Level, permissions};
+use crate::line::Unreached;
+use crate::look::Look;
 use redquorum_protocol::wire::ErrorKind;
 use redquorum_protocol::{Distrust, Drift, Guard};
 
@@ -38,11 +40,16 @@ pub(super) fn of_master(server: &ServerInfo, options: &ExamineOptions) -> Vec<Fi
 
 fn unreached(why: &Unreached) -> Finding {
     match why {
-        Unreached::Down(text) => Finding::error(
-            "reachable",
-            format!("it cannot be reached: {text}"),
-            "start it, or correct its host and port; look for a firewall on the way",
-        ),
+        Unreached::Down(text) => {
+            let fix = if text.contains("certificate") || text.contains("fatal alert") {
+                "give the authority that signed its certificate by --tls-ca-file, and where it asks for \
+                 one, this client's by --tls-cert-file and --tls-key-file; its host must be in its \
+                 certificate"
+            } else {
+                "start it, or correct its host and port; look for a firewall on the way"
+            };
+            Finding::error("reachable", format!("it cannot be reached: {text}"), fix)
+        }
         Unreached::Silent(text) => Finding::error(
             "reachable",
             text.clone(),
@@ -444,6 +451,7 @@ mod tests {
     fn unreachable_masters_and_refusals_are_distinguished() {
         let table = [
             (Unreached::Down("refused".into()), "reachable", "start it"),
+            (Unreached::Down("invalid peer certificate".into()), "reachable", "--tls-ca-file"),
             (Unreached::Silent("silent".into()), "reachable", "stopped"),
             (Unreached::Refused("WRONGPASS invalid".into()), "access", "password in the URL"),
             (Unreached::Refused("NOAUTH required".into()), "access", "wants a password"),

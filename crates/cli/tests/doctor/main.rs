@@ -1,14 +1,16 @@
-//! `redquorum-chaos doctor` on real masters, from the command line to the exit code. It reports
+//! `redquorum doctor` on real masters, from the command line to the exit code. It reports
 //! nothing if all is well. For each problem, a finding names the master and the remedy.
 
 #[cfg(unix)]
 mod access;
 #[cfg(unix)]
+mod connections;
+#[cfg(unix)]
 mod diagnosis;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    let all = [access::cases(), diagnosis::cases()];
+    let all = [access::cases(), connections::cases(), diagnosis::cases()];
     redquorum_rig::trials::run(all.into_iter().flatten())
 }
 

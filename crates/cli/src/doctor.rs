@@ -1,8 +1,8 @@
-//! Doctor: looks at real masters and reports what would hurt a lock on them. `cli/doctor.rs` has
-//! its command line.
+//! Doctor: looks at real masters and reports what would hurt a lock on them. `command.rs` has its
+//! command line.
 //!
 //! ```text
-//! address ─▶ visit: queries one master ─▶ server info: its replies ─▶ checks ─▶ findings
+//! node ─▶ visit: queries one master ─▶ server info: its replies ─▶ checks ─▶ findings
 //! ```
 //!
 //! Only a visit opens connections and reads clocks, by its `line`. The evaluation of the replies is
@@ -13,23 +13,27 @@
 //! and from each other.
 
 use std::cmp::Reverse;
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
 
-use line::Line;
-use redis::Value;
+use redquorum::connect::Node;
 use redquorum_protocol::Guard;
 use redquorum_protocol::wire::Command;
 use serde::Serialize;
-use server_info::{Info, Init, ServerInfo, Unreached, Visit, reply};
+use server_info::{Info, Init, ServerInfo, Visit};
+use tokio::time::{Instant, timeout_at};
+
+use crate::line::{Line, Unreached, reply};
 
 mod checks;
-mod line;
+mod command;
+mod page;
 mod permissions;
+mod questions;
 mod server_info;
 
-pub(crate) use line::Address;
+pub(crate) use command::{DoctorOptions, HELP, main};
 
 /// The severity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -107,12 +111,12 @@ pub(crate) struct ExamineOptions {
     /// The guard of the lock, if it has one.
     pub(crate) guard: Option<Guard>,
     /// The prefix of the lock's keys: permissions may be limited to it.
-    pub(crate) prefix: String,
+    pub(crate) prefix: Vec<u8>,
     /// Set the boot marker of masters that have none.
     pub(crate) init: bool,
 }
 
-/// The result. `doctor --format json` prints this as JSON.
+/// The result. `doctor --json` prints this as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Diagnosis {
     schema: u32,
@@ -125,7 +129,8 @@ pub(crate) struct Diagnosis {
 /// A master in the result.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Master {
-    /// Its name in findings. Not the URL, which may contain a password.
+    /// Its name in findings, which is that in the lock's reports. Not the URL, which may contain a
+    /// password.
     pub(crate) name: String,
     /// Whether the master replied.
     pub(crate) reached: bool,
@@ -236,52 +241,48 @@ impl Diagnosis {
 }
 
 /// Visits all masters at the same time and returns the findings.
-pub(crate) fn examine(addresses: &[Address], options: &ExamineOptions) -> Diagnosis {
-    let (sender, results) = mpsc::channel();
-    for (index, address) in addresses.iter().enumerate() {
-        let (sender, address, options) = (sender.clone(), address.clone(), options.clone());
-        // Not joined: a thread that hangs in a resolver would delay the other masters' findings.
-        thread::spawn(move || drop(sender.send((index, visit(&address, &options)))));
-    }
-    drop(sender);
-    let mut visits: Vec<_> = addresses.iter().map(|_| None).collect();
+pub(crate) async fn examine(nodes: &[Arc<dyn Node>], options: &ExamineOptions) -> Diagnosis {
     let until = Instant::now() + VISIT_TIMEOUT;
-    while let Ok((index, visit)) =
-        results.recv_timeout(until.saturating_duration_since(Instant::now()))
-    {
-        visits[index] = Some(visit);
-    }
-    let never =
-        || Err(Unreached::Silent(format!("it could not be asked within {VISIT_TIMEOUT:?}")));
-    let mut all: Vec<ServerInfo> = addresses
+    let visits: Vec<_> = nodes
         .iter()
-        .zip(visits)
-        .map(|(address, visit)| ServerInfo {
-            name: address.name.clone(),
-            visit: visit.unwrap_or_else(never),
+        .map(|node| {
+            let (node, options) = (node.clone(), options.clone());
+            tokio::spawn(async move { timeout_at(until, visit(&node, &options)).await })
         })
         .collect();
+    let mut all = Vec::new();
+    for (node, visit) in nodes.iter().zip(visits) {
+        let visit = match visit.await {
+            Ok(Ok(visit)) => visit,
+            Ok(Err(_)) => {
+                Err(Unreached::Silent(format!("it could not be asked within {VISIT_TIMEOUT:?}")))
+            }
+            // A visit is not aborted, so it panicked.
+            Err(panic) => resume_unwind(panic.into_panic()),
+        };
+        all.push(ServerInfo { name: node.name(), visit });
+    }
     if let (true, Some(guard)) = (options.init, options.guard) {
-        mark_all(addresses, &mut all, guard);
+        mark_all(nodes, &mut all, guard).await;
     }
     Diagnosis::of(&all, options)
 }
 
 /// Visits a master: sends it all requests, over one line, and opens others to test them.
-fn visit(address: &Address, options: &ExamineOptions) -> Result<Visit, Unreached> {
-    let mut line = Line::open(address)?;
-    let start = Instant::now();
-    let info = reply(line.info())?;
-    let settings = reply(line.settings())?;
-    let first = reply(line.look(start))?;
-    let pings = reply(line.pings())?;
-    let second = reply(line.look(start))?;
+async fn visit(node: &Arc<dyn Node>, options: &ExamineOptions) -> Result<Visit, Unreached> {
+    let mut line = Line::open(node).await?;
+    let start = std::time::Instant::now();
+    let info = reply(questions::info(&mut line).await)?;
+    let settings = reply(questions::settings(&mut line).await)?;
+    let first = reply(questions::look(&mut line, start).await)?;
+    let pings = reply(questions::pings(&mut line).await)?;
+    let second = reply(questions::look(&mut line, start).await)?;
     let clock = first.and_then(|first| Ok([first, second?]));
-    let marker = reply(line.marker())?;
+    let marker = reply(questions::marker(&mut line).await)?;
     let is_master = info.as_ref().map_or(true, Info::is_master);
     let mut visit = Visit { info, settings, pings, clock, marker, init: None, trials: Vec::new() };
     if is_master {
-        visit.trials = permissions::attempt(&mut line, &visit, &options.prefix)?;
+        visit.trials = permissions::attempt(&mut line, &visit, &options.prefix).await?;
     }
     Ok(visit)
 }
@@ -291,13 +292,13 @@ fn visit(address: &Address, options: &ExamineOptions) -> Result<Visit, Unreached
 /// Nothing is written before all masters were looked at. A marker that belongs to other locks shows
 /// that the list is wrong, or the guard: then none is marked. Otherwise the masters that are marked
 /// would refuse the clients that use them now.
-fn mark_all(addresses: &[Address], all: &mut [ServerInfo], guard: Guard) {
+async fn mark_all(nodes: &[Arc<dyn Node>], all: &mut [ServerInfo], guard: Guard) {
     let obstacle = checks::obstacle_to_init(all, guard);
-    for (address, server) in addresses.iter().zip(all) {
+    for (node, server) in nodes.iter().zip(all) {
         let Ok(visit) = &mut server.visit else { continue };
         let done = match &obstacle {
             Some(why) if visit.marker == Ok(None) => Ok(Init::Withheld(why.clone())),
-            _ => mark(address, guard, visit),
+            _ => mark(node, guard, visit).await,
         };
         match done {
             Ok(init) => visit.init = Some(init),
@@ -307,7 +308,7 @@ fn mark_all(addresses: &[Address], all: &mut [ServerInfo], guard: Guard) {
 }
 
 /// Sets the boot marker of a master. Writes nothing if the marker's key holds anything.
-fn mark(address: &Address, guard: Guard, visit: &mut Visit) -> Result<Init, Unreached> {
+async fn mark(node: &Arc<dyn Node>, guard: Guard, visit: &mut Visit) -> Result<Init, Unreached> {
     let impossible = |why: &str| Ok(Init::Impossible(why.to_owned()));
     match (&visit.info, &visit.marker) {
         (Err(text), _) | (_, Err(text)) => return impossible(text),
@@ -316,14 +317,14 @@ fn mark(address: &Address, guard: Guard, visit: &mut Visit) -> Result<Init, Unre
         (Ok(_), Ok(None)) => {}
     }
     let Some(run_id) = visit.run_id() else { return impossible("its INFO has no run_id") };
-    let mut line = Line::open(address)?;
+    let mut line = Line::open(node).await?;
     let command = Command::Initialize { marker: guard.marker(&run_id, visit.durable()) };
-    let done = match reply(line.run(&command))? {
-        Ok(Value::Okay) => Init::Marked,
+    let done = match reply(line.run(&command).await)? {
+        Ok(value) if value.is_ok() => Init::Marked,
         Ok(_) => Init::Had,
         Err(text) => Init::Impossible(text),
     };
-    visit.marker = reply(line.marker())?;
+    visit.marker = reply(questions::marker(&mut line).await)?;
     Ok(done)
 }
 

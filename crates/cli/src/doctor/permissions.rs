@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use rand::RngExt as _;
 use redquorum_protocol::wire::{
     Command, ErrorKind, GUARD_SCRIPTS, SCRIPTS, Script, channel_of, counter_of,
 };
 use redquorum_protocol::{Fence, Key, Position, TOKEN_LEN, Token, Waiter, WaiterId, WakeUp};
 
-use super::line::{Line, words};
-use super::server_info::{QueryError, QueryResult, Requirement, Trial, Unreached, Visit, reply};
+use super::questions;
+use super::server_info::{QueryResult, Requirement, Trial, Visit};
 use super::{Finding, Level};
+use crate::line::{AskError, Line, Unreached, reply};
 
 /// The TTL of keys that a trial sets, in milliseconds, in case they cannot be removed.
 const TTL_MS: u64 = 10_000;
@@ -98,43 +98,45 @@ impl Requirement {
 }
 
 /// Tries everything. Skips a trial that cannot work since an earlier one failed.
-pub(super) fn attempt(
-    line: &mut Line<'_>,
+pub(super) async fn attempt(
+    line: &mut Line,
     visit: &Visit,
-    prefix: &str,
+    prefix: &[u8],
 ) -> Result<Vec<Trial>, Unreached> {
     let mut trials = Trials(Vec::new());
     trials.note(Requirement::Info, visit.info.as_ref().map(|_| ()).map_err(String::clone));
     trials.note(Requirement::Ping, visit.pings.as_ref().map(|_| ()).map_err(String::clone));
-    kill_connection(line, visit, &mut trials)?;
+    kill_connection(line, visit, &mut trials).await?;
 
-    let mut random = rand::rng();
     // Outside of `redquorum:`, which a user may have for the lock's other keys only: without a
     // prefix, the name must be refused where the names of resources are.
-    let name = format!("{prefix}redquorum-doctor:{:016x}", random.random::<u64>());
-    let key: Key = Arc::from(name.as_bytes());
-    let token = Token::new(random.random::<[u8; TOKEN_LEN]>());
+    let name = format!("redquorum-doctor:{:016x}", rand::random::<u64>());
+    let name = [prefix, name.as_bytes()].concat();
+    let key: Key = Arc::from(&*name);
+    let token = Token::new(rand::random::<[u8; TOKEN_LEN]>());
     let keys = Keys { key, token };
-    let acquired = trials.attempt(Requirement::Acquire, expect(line, &keys.set(None), "OK"))?;
-    if trials.attempt(Requirement::Scripts, load(line, &SCRIPTS))? {
+    let acquired =
+        trials.attempt(Requirement::Acquire, expect(line, &keys.set(None), "OK").await)?;
+    if trials.attempt(Requirement::Scripts, load(line, &SCRIPTS).await)? {
         if acquired {
-            trials.attempt(Requirement::Extend, expect(line, &keys.keep(None), "1"))?;
-            trials.attempt(Requirement::Release, expect(line, &keys.delete(), "1"))?;
+            trials.attempt(Requirement::Extend, expect(line, &keys.keep(None), "1").await)?;
+            trials.attempt(Requirement::Release, expect(line, &keys.delete(), "1").await)?;
         }
-        trials.attempt(Requirement::Fenced, fenced(line, &keys))?;
-        trials.attempt(Requirement::Queue, queue(line, &keys))?;
+        trials.attempt(Requirement::Fenced, fenced(line, &keys).await)?;
+        trials.attempt(Requirement::Queue, queue(line, &keys).await)?;
     }
     // `DEL` also works where scripts do not. Otherwise the key would stay for its TTL.
-    reply(line.ask(&["DEL", &name]))?.ok();
-    let guarded = load(line, &GUARD_SCRIPTS).and_then(|()| keys.guarded(line));
+    reply(line.ask(&[b"DEL", &name]).await)?.ok();
+    let guarded = guarded(line, &keys).await;
     trials.attempt(Requirement::Guarded, guarded)?;
 
-    let channel = String::from_utf8_lossy(&channel_of(0)).into_owned();
-    trials.attempt(Requirement::Publish, line.ask(&["PUBLISH", &channel, ""]).map(drop))?;
+    let channel = channel_of(0);
+    let published = line.ask(&[b"PUBLISH", &channel, b""]).await;
+    trials.attempt(Requirement::Publish, published.map(drop))?;
     // On a connection of its own, in RESP2, where the reply is an ordinary reply.
-    let subscribed = line.another()?.ask(&["SUBSCRIBE", &channel]);
+    let subscribed = line.another().await?.ask(&[b"SUBSCRIBE", &channel]).await;
     trials.attempt(Requirement::Subscribe, subscribed.map(drop))?;
-    let resp3 = line.another()?.ask(&["HELLO", "3"]);
+    let resp3 = line.another().await?.ask(&[b"HELLO", b"3"]).await;
     trials.attempt(Requirement::Hello, resp3.map(drop))?;
     Ok(trials.0)
 }
@@ -152,7 +154,7 @@ impl Trials {
     fn attempt(
         &mut self,
         what: Requirement,
-        result: Result<(), QueryError>,
+        result: Result<(), AskError>,
     ) -> Result<bool, Unreached> {
         Ok(self.note(what, reply(result)?))
     }
@@ -160,23 +162,23 @@ impl Trials {
 
 /// Opens a second connection and kills it. Kills it only if it reached the same process: in another
 /// process, the id belongs to a connection of another client.
-fn kill_connection(
-    line: &mut Line<'_>,
+async fn kill_connection(
+    line: &mut Line,
     visit: &Visit,
     trials: &mut Trials,
 ) -> Result<(), Unreached> {
-    let mut other = line.another()?;
-    let id = reply(other.ask(&["CLIENT", "ID"]))?.map(|id| words(&id).concat());
+    let mut other = line.another().await?;
+    let id = reply(other.ask(&[b"CLIENT", b"ID"]).await)?.map(|id| id.words().concat());
     trials.note(Requirement::ClientId, id.as_ref().map(|_| ()).map_err(String::clone));
     let Some(first) = visit.run_id() else { return Ok(()) };
-    let second = reply(other.info())?.ok().and_then(|info| info.run_id);
+    let second = reply(questions::info(&mut other).await)?.ok().and_then(|info| info.run_id);
     if second.as_ref() != Some(&first) {
         let second = second.as_ref().map_or("another", |second| &*second.0);
         let text = format!("it reached {second}, the first one {}", first.0);
         trials.note(Requirement::OneServer, Err(text));
     } else if let Ok(id) = id {
-        let killed = line.ask(&["CLIENT", "KILL", "ID", &id]).map(drop);
-        trials.attempt(Requirement::ClientKill, killed)?;
+        let killed = line.ask(&[b"CLIENT", b"KILL", b"ID", id.as_bytes()]).await;
+        trials.attempt(Requirement::ClientKill, killed.map(drop))?;
     }
     Ok(())
 }
@@ -203,76 +205,74 @@ impl Keys {
         let (key, token, wake_up) = (self.key.clone(), self.token, WakeUp::None);
         Command::Delete { key, token, wake_up, leave: None }
     }
+}
 
-    /// Looks at the boot marker without beginning a probation, and tries a grant that relies on a
-    /// marker that no master has. Both change nothing.
-    fn guarded(&self, line: &mut Line<'_>) -> Result<(), QueryError> {
-        let none: Arc<str> = Arc::from("");
-        let run_id = redquorum_protocol::RunId(none.clone());
-        line.run(&Command::Watch {
-            run_id,
-            marker: none,
-            begin: None,
-            probation_ms: TTL_MS,
-            ended: None,
-        })?;
-        let (key, token) = (self.key.clone(), self.token);
-        let marker = Arc::from("redquorum-chaos doctor");
-        line.run(&Command::Guarded { key, token, ttl_ms: TTL_MS, fair: false, fence: None, marker })
-            .map(drop)
-    }
+/// Looks at the boot marker without beginning a probation, and tries a grant that relies on a
+/// marker that no master has. Both change nothing.
+async fn guarded(line: &mut Line, Keys { key, token }: &Keys) -> Result<(), AskError> {
+    load(line, &GUARD_SCRIPTS).await?;
+    let none: Arc<str> = Arc::from("");
+    let run_id = redquorum_protocol::RunId(none.clone());
+    let (marker, begin, ended) = (none, None, None);
+    line.run(&Command::Watch { run_id, marker, begin, probation_ms: TTL_MS, ended }).await?;
+    let (key, token) = (key.clone(), *token);
+    let marker = Arc::from("redquorum doctor");
+    let grant = Command::Guarded { key, token, ttl_ms: TTL_MS, fair: false, fence: None, marker };
+    line.run(&grant).await.map(drop)
 }
 
 /// A complete fenced lease: grants, certifies, extends and releases it, and removes its counter.
-fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<(), QueryError> {
+async fn fenced(line: &mut Line, keys: &Keys) -> Result<(), AskError> {
     let fence = |number| Fence { number, memory_ms: TTL_MS };
-    let number = words(&line.run(&keys.set(Some(fence(1))))?).concat();
+    let number = line.run(&keys.set(Some(fence(1)))).await?.words().concat();
     let Ok(count) = number.parse::<u64>() else {
-        return Err(QueryError::Refused(format!("no number of a grant: {number}")));
+        return Err(AskError::Refused(format!("no number of a grant: {number}")));
     };
     let (key, token) = (keys.key.clone(), keys.token);
-    expect(line, &Command::Certify { key, token, fence: fence(count) }, &number)?;
-    expect(line, &keys.keep(Some(fence(1))), "1")?;
-    expect(line, &keys.delete(), "1")?;
+    expect(line, &Command::Certify { key, token, fence: fence(count) }, &number).await?;
+    expect(line, &keys.keep(Some(fence(1))), "1").await?;
+    expect(line, &keys.delete(), "1").await?;
     // Locks never delete a counter, so they need no permission for it. Without permission, this
     // counter expires.
-    let counter = String::from_utf8_lossy(&counter_of(&keys.key)).into_owned();
-    match line.ask(&["DEL", &counter]) {
-        Err(why @ QueryError::Unreached(_)) => Err(why),
+    match line.ask(&[b"DEL", &counter_of(&keys.key)]).await {
+        Err(why @ AskError::Unreached(_)) => Err(why),
         _ => Ok(()),
     }
 }
 
 /// Two waiters enter the queue and leave it. If they cannot leave, their positions lapse in some
 /// seconds.
-fn queue(line: &mut Line<'_>, Keys { key, token }: &Keys) -> Result<(), QueryError> {
+async fn queue(line: &mut Line, Keys { key, token }: &Keys) -> Result<(), AskError> {
     let (key, token) = (key.clone(), token.shared());
     let enter = |waiter| Command::Enqueue { key: key.clone(), waiter, position: Position::Last };
     let leave = |waiter| Command::Dequeue { key: key.clone(), waiter, wake: true };
     let waiter = |number| Waiter { inbox: 0, waiter_id: WaiterId::new(number) };
     let [first, second] = [1, 2].map(waiter);
     // Each expected reply: the waiter's position, and how many waiters are before it.
-    expect(line, &enter(first), "10")?;
-    expect(line, &enter(second), "21")?;
+    expect(line, &enter(first), "10").await?;
+    expect(line, &enter(second), "21").await?;
     // A shared lease beside the waiters, whose release counts them.
     let shared = Command::Set { key: key.clone(), token, ttl_ms: TTL_MS, fair: false, fence: None };
-    expect(line, &shared, "1")?;
+    expect(line, &shared, "1").await?;
     let (wake_up, leave_with) = (WakeUp::Count, None);
     let release = Command::Delete { key: key.clone(), token, wake_up, leave: leave_with };
-    expect(line, &release, "3")?;
-    expect(line, &leave(first), "0")?;
-    expect(line, &leave(second), "0")
+    expect(line, &release, "3").await?;
+    expect(line, &leave(first), "0").await?;
+    expect(line, &leave(second), "0").await
 }
 
-fn load(line: &mut Line<'_>, scripts: &[Script]) -> Result<(), QueryError> {
-    scripts.iter().try_for_each(|script| expect(line, &Command::Load(*script), script.sha1))
+async fn load(line: &mut Line, scripts: &[Script]) -> Result<(), AskError> {
+    for script in scripts {
+        expect(line, &Command::Load(*script), script.sha1).await?;
+    }
+    Ok(())
 }
 
 /// Runs a command and compares its reply with the expected one.
-fn expect(line: &mut Line<'_>, command: &Command, wanted: &str) -> Result<(), QueryError> {
-    match words(&line.run(command)?).concat() {
+async fn expect(line: &mut Line, command: &Command, wanted: &str) -> Result<(), AskError> {
+    match line.run(command).await?.words().concat() {
         result if result == wanted => Ok(()),
-        result => Err(QueryError::Refused(format!("it answers `{result}`, not `{wanted}`"))),
+        result => Err(AskError::Refused(format!("it answers `{result}`, not `{wanted}`"))),
     }
 }
 

@@ -49,7 +49,7 @@ fn a_user_without_script_load_gets_the_command_to_allow() {
 
 /// The permissions that docs/wire.md lists.
 fn least() -> String {
-    let docs = include_str!("../../../docs/wire.md");
+    let docs = include_str!("../../../../docs/wire.md");
     let lines = docs.lines().filter_map(|line| line.strip_prefix("ACL SETUSER locks "));
     let words: Vec<&str> = lines.flat_map(|line| line.split(' ')).collect();
     words.join(" ").strip_prefix("on >password ").expect("the first line").to_owned()
@@ -71,7 +71,7 @@ fn the_least_permissions_that_the_docs_name_are_no_error() {
 
 /// The user of the documents' file of users may touch all of `redquorum:*`, but no lock is there.
 fn a_user_whose_keys_have_a_prefix_is_an_error_without_the_prefix() {
-    let file = include_str!("../../../docs/deploy/users.acl");
+    let file = include_str!("../../../../docs/deploy/users.acl");
     let user = file.lines().find_map(|line| line.strip_prefix("user locks on >CHANGE-ME "));
     let masters = durable(3);
     let urls = urls(&masters, user.unwrap());
@@ -169,14 +169,14 @@ fn a_wrong_and_a_missing_password_are_distinguished_and_not_repeated() {
     assert!(of(&wrong).text.contains("WRONGPASS"), "{diagnosis:#?}");
     assert!(of(&none).text.contains("NOAUTH"), "{diagnosis:#?}");
     assert!(of(&none).fix.as_deref().unwrap().contains("wants a password"));
-    let (_, printed, stderr) = run(&urls);
+    let (_, printed, stderr) = run(&urls, &[]);
     assert!(!format!("{printed}{stderr}{diagnosis:?}").contains("hunter2"), "{printed}{stderr}");
-    let (code, printed, _) = run(&masters.urls());
+    let (code, printed, _) = run(&masters.urls(), &[]);
     assert!(code == 0 && !printed.contains("right@"), "{printed}");
 }
 
-const GUARD: [&str; 2] = ["--max-ttl", "30s"];
-const INIT: [&str; 3] = ["--max-ttl", "30s", "--init"];
+const GUARD: [&str; 2] = ["--restart-guard", "30s"];
+const INIT: [&str; 3] = ["--restart-guard", "30s", "--init"];
 
 fn masters(persistence: Persistence) -> Masters {
     Masters::builder().count(3).persistence(persistence).start().unwrap()
@@ -251,7 +251,7 @@ fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {
     let masters = masters(Persistence::None);
     let urls = masters.urls();
     let (code, diagnosis) =
-        examine(&urls, &["--max-ttl", "30s", "--clock-guard", "500ms", "--init"]);
+        examine(&urls, &["--restart-guard", "30s", "--clock-guard", "500ms", "--init"]);
     assert_eq!(
         (code, levels(&diagnosis, "marker")),
         (0, vec!["ok".to_owned(); 3]),
@@ -259,7 +259,7 @@ fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {
     );
     // Without a given clock guard, only differences between masters are reported.
     assert_eq!(examine(&urls, &GUARD).0, 0);
-    let (code, diagnosis) = examine(&urls, &["--max-ttl", "30s", "--clock-guard", "1s"]);
+    let (code, diagnosis) = examine(&urls, &["--restart-guard", "30s", "--clock-guard", "1s"]);
     assert_eq!(
         (code, levels(&diagnosis, "marker")),
         (1, vec!["error".to_owned(); 3]),

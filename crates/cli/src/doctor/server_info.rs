@@ -4,43 +4,17 @@ use std::time::Duration;
 
 use redquorum_protocol::{RunId, wire};
 
+use crate::line::Unreached;
+use crate::look::Look;
+
 /// A reply, or the error that the master returned instead.
 pub(super) type QueryResult<T> = Result<T, String>;
-
-/// Why there is no reply of use.
-#[derive(Debug)]
-pub(super) enum QueryError {
-    /// The master replied with an error, or with something else than it should.
-    Refused(String),
-    /// The connection cannot be used any more.
-    Unreached(Unreached),
-}
-
-/// What a master replied. Only a broken connection is an error.
-pub(super) fn reply<T>(result: Result<T, QueryError>) -> Result<QueryResult<T>, Unreached> {
-    match result {
-        Ok(value) => Ok(Ok(value)),
-        Err(QueryError::Refused(text)) => Ok(Err(text)),
-        Err(QueryError::Unreached(why)) => Err(why),
-    }
-}
 
 /// A master and the result of the visit.
 #[derive(Clone, Debug)]
 pub(super) struct ServerInfo {
     pub(super) name: String,
     pub(super) visit: Result<Visit, Unreached>,
-}
-
-/// Why a visit failed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Unreached {
-    /// The connection failed or ended.
-    Down(String),
-    /// The master does not reply. It accepts connections, or its state is unknown.
-    Silent(String),
-    /// The master refuses access, with this error.
-    Refused(String),
 }
 
 /// All replies of a master.
@@ -98,20 +72,6 @@ pub(super) enum Requirement {
     Subscribe,
     Publish,
     Queue,
-}
-
-/// One reading of a master's clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Look {
-    /// When, on the monotonic clock of this machine, from any origin: halfway between request and
-    /// reply.
-    pub(super) at: Duration,
-    /// The possible error of both `at` and `ahead`: half the time between request and reply.
-    pub(super) slack: Duration,
-    /// The master's clock, in microseconds since 1970.
-    pub(super) micros: i64,
-    /// How far that clock is ahead of the wall clock of this machine, in microseconds.
-    pub(super) ahead: i64,
 }
 
 impl ServerInfo {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use redquorum_protocol::{Fingerprint, RunId, masters_id_of, quorum};
 
+use super::super::server_info::{ServerInfo, Visit};
 use super::super::{Finding, checks};
-use crate::doctor::server_info::{Look, ServerInfo, Visit};
+use crate::look::Look;
 
 /// The findings that concern all masters.
 pub(crate) fn of_all(all: &[ServerInfo]) -> Vec<Finding> {
@@ -176,7 +177,8 @@ fn clock_guards(all: &[ServerInfo]) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::doctor::Level;
-    use crate::doctor::server_info::{Requirement, Trial, Unreached, Visit};
+    use crate::doctor::server_info::{Requirement, Trial, Visit};
+    use crate::line::Unreached;
 
     fn master(name: &str, info: &str, ahead_ms: i64, marker: Option<&str>) -> ServerInfo {
         let look =
