@@ -4,17 +4,15 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 
 use clap::Args;
 use redquorum::Token;
-use redquorum::connect::Node;
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Key, WakeUp, quorum};
 
 use crate::codes::Code;
-use crate::line::{AskError, Line, Value};
-use crate::options::LockOptions;
+use crate::line::{AskError, Line, Value, on_all};
+use crate::options::{LockOptions, plan};
 use crate::{complain, runtime, say};
 
 pub(crate) const HELP: &str = "\
@@ -59,13 +57,7 @@ fn digits(token: &Token) -> String {
 
 /// Looks, asks, and breaks.
 pub(crate) fn main(options: BreakOptions) -> Result<Code, Code> {
-    let usage = |(wrong, fix): (String, String)| complain(Code::USAGE, &wrong, &fix);
-    let plan = options
-        .lock
-        .builder()
-        .map_err(usage)?
-        .plan()
-        .map_err(|error| usage((error.to_string(), "correct the option".to_owned())))?;
+    let plan = plan(&options.lock)?;
     let key: Key = [&plan.prefix, options.resource.as_bytes()].concat().into();
     runtime()?.block_on(async {
         let found = on_all(&plan.nodes, |line| look(line, key.clone())).await;
@@ -148,42 +140,6 @@ fn is_confirmed(about: &About<'_>) -> Result<bool, Code> {
     let mut answer = String::new();
     drop(io::stdin().lock().read_line(&mut answer));
     Ok(["y", "yes"].contains(&&*answer.trim().to_lowercase()))
-}
-
-/// Asks all masters at the same time. The replies are in their order.
-async fn on_all<T: Send + 'static, F: Future<Output = Result<T, AskError>> + Send + 'static>(
-    nodes: &[Arc<dyn Node>],
-    ask: impl Fn(Line) -> F,
-) -> Vec<Result<T, String>> {
-    let mut visits = Vec::new();
-    for node in nodes {
-        visits.push(tokio::spawn({
-            let node = node.clone();
-            async move { Line::open(&node).await }
-        }));
-    }
-    let mut replies = Vec::new();
-    for visit in visits {
-        let line = visit.await.map_err(|why| why.to_string());
-        replies.push(match line.and_then(|line| line.map_err(|why| why.to_string())) {
-            Ok(line) => Ok(tokio::spawn(ask(line))),
-            Err(why) => Err(why),
-        });
-    }
-    let mut results = Vec::new();
-    for reply in replies {
-        results.push(match reply {
-            Err(why) => Err(why),
-            Ok(reply) => match reply.await {
-                Ok(reply) => reply.map_err(|why| match why {
-                    AskError::Refused(text) => text,
-                    AskError::Unreached(why) => why.to_string(),
-                }),
-                Err(why) => Err(why.to_string()),
-            },
-        });
-    }
-    results
 }
 
 /// The tokens in a key: its value, or the members of a set.

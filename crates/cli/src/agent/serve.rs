@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use super::requests::RequestHandler;
 use super::{Lines, Output, line, read_lines, ready};
 use crate::codes::Code;
-use crate::options::{LockOptions, build};
+use crate::options::{LockOptions, build, plan};
 use crate::{complain, runtime};
 
 pub(crate) const HELP: &str = "\
@@ -110,10 +110,7 @@ struct Defaults {
 
 impl Defaults {
     fn of(options: &AgentOptions) -> Result<Self, Code> {
-        let plan = options.lock.builder().and_then(|builder| {
-            builder.plan().map_err(|error| (error.to_string(), "correct the option".to_owned()))
-        });
-        let plan = plan.map_err(|(wrong, fix)| complain(Code::USAGE, &wrong, &fix))?;
+        let plan = plan(&options.lock)?;
         Ok(Self { ttl_ms: millis(plan.ttl), wait_ms: millis(plan.wait) })
     }
 

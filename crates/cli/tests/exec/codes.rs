@@ -85,6 +85,8 @@ fn a_signal_ends_the_wait() {
         let mut waits =
             Process::start(waits.args(["exec", "--wait", "1h", "--fair", "r", "--", "true"]));
         eventually("it waits", || waiting(&masters) == 1);
+        let (_, text, _) = ended(redquorum(&masters).args(["holder", "r"]).output().unwrap());
+        assert!(text.lines().nth(1).unwrap().ends_with(", 1 waiting"), "{text}");
         waits.signal(sent);
         assert_eq!(waits.code(), code);
         assert_eq!(waiting(&masters), 0);
