@@ -9,6 +9,7 @@
 //! | `break_lease` | takes a lease away from its holder |
 //! | [`agent`] | leases for a program in any language, and for the fault injector |
 //! | `doctor` | looks at your masters, and reports what would hurt a lock on them |
+//! | `bench_masters` | how soon masters answer, how right their clocks are, and the options that follow |
 //! | `line`, `look` | a connection to one master, and a reading of its clock |
 //! | [`page`] | the base of all pages: those of `doctor`, and the reports of the fault injector |
 //! | `codes` | the exit codes |
@@ -24,6 +25,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub mod agent;
+mod bench_masters;
 mod break_lease;
 mod codes;
 mod doctor;
@@ -76,6 +78,12 @@ enum Command {
     /// soon they answer, their clocks, and their permissions. Each finding names a remedy.
     #[command(after_help = doctor::HELP)]
     Doctor(Box<doctor::DoctorOptions>),
+    /// Measure how soon masters answer and how right their clocks are
+    ///
+    /// Prints the figures of each master, and the options of a lock that follow from them, each
+    /// with its reason.
+    #[command(after_help = bench_masters::HELP)]
+    BenchMasters(Box<bench_masters::BenchOptions>),
     /// Print the completions of a shell
     ///
     /// bash reads them from ~/.local/share/bash-completion/completions/redquorum.
@@ -110,6 +118,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Agent(options) => agent::serve(*options),
         Command::Holder(options) => holder::main(*options),
         Command::Doctor(options) => doctor::main(&options),
+        Command::BenchMasters(options) => bench_masters::main(&options),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "redquorum", &mut text);

@@ -108,6 +108,7 @@ pub struct Plan {
     pub ttl: Duration,
     pub wait: Duration,
     pub prefix: Vec<u8>,
+    pub drift: Drift,
 }
 
 /// Declares methods that set the option of the same name.
@@ -627,6 +628,7 @@ impl Builder {
             ttl: self.ttl,
             wait: self.wait,
             prefix: self.prefix.clone(),
+            drift: self.drift,
         })
     }
 

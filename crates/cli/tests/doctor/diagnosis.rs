@@ -162,7 +162,7 @@ fn wrong_usage_exits_with_64_and_repeats_no_password() {
         (good, &["--restart-guard", "48h"], "at most 86400s"),
         (good, &["--restart-guard", "1us"], "raise the guard"),
         (good, &["--clock-guard", "1s"], "guard"),
-        (good, &["--node-timeout", "0s"], "node_timeout"),
+        (good, &["--node-timeout", "0s"], "at least 1ms"),
         (good, &["--nodes", "3"], "--nodes"),
         (&again, &[], "masters 1 and 2 are both 127.0.0.1:1"),
         ("redis://:hunter2@host:port", &[], "port"),
