@@ -12,9 +12,9 @@ test:
 chaos *args:
     .ci/chaos {{args}}
 
-# Check real masters for settings that break a lock: `just doctor redis://db1 redis://db2 redis://db3`.
+# Check real masters for settings that break a lock: `just doctor --masters redis://db1,redis://db2,redis://db3`.
 doctor *args:
-    cargo run --quiet -p redquorum-harness --bin redquorum-chaos -- doctor {{args}}
+    cargo run --quiet -p redquorum-cli -- doctor {{args}}
 
 # Run clients with deliberate bugs through all scenarios, and print which scenario catches which; `--real` on real masters, `--search` by chance.
 mutants *args:
