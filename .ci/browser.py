@@ -1,4 +1,4 @@
-"""The tests of `.ci/browser`: of the programs in a folder, with WORK, a folder for reports."""
+"""The tests of `.ci/browser`: PROGRAM is redquorum-chaos, COMMAND redquorum, WORK a folder for reports."""
 
 import importlib.util
 import json
@@ -17,8 +17,7 @@ from selenium.webdriver.common.keys import Keys
 sys.path.append("harness/drivers")
 import scoreboard_page  # noqa: E402
 
-PROGRAMS, WORK = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-PROGRAM, REDQUORUM = PROGRAMS / "redquorum-chaos", PROGRAMS / "redquorum"
+PROGRAM, COMMAND, WORK = map(pathlib.Path, sys.argv[1:4])
 VIOLATION = "clock-step-one-holder"
 FENCED = "fenced-pause"
 
@@ -37,8 +36,8 @@ def doctor():
     """The page of doctor, about masters that cannot be reached."""
     page = WORK / "doctor.html"
     urls = ",".join(f"redis://127.0.0.1:{port}" for port in (1, 2, 3))
-    command = [REDQUORUM, "doctor", "--masters", urls, "--html", page]
-    ended = subprocess.run(command, capture_output=True)
+    run = [COMMAND, "doctor", "--masters", urls, "--html", page]
+    ended = subprocess.run(run, capture_output=True)
     assert ended.returncode == 69, ended
     return page.resolve()
 

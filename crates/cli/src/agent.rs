@@ -167,8 +167,11 @@ impl Lines {
 /// too.
 #[derive(Clone)]
 pub enum Output {
-    /// Writes whole lines to standard output, at once. Stamps are of `CLOCK_MONOTONIC`.
+    /// Writes whole lines to standard output, at once, and ends the process when nobody reads them
+    /// any more. Stamps are of `CLOCK_MONOTONIC`.
     Stdout,
+    /// The same, but the end of standard input ends the process.
+    StdoutOrNowhere,
     /// Sends messages to a connection. Stamps are of `CLOCK_MONOTONIC`.
     Connection(Lines),
     /// Sends messages to the harness in the same process. Stamps are of Tokio's clock, counted from
@@ -180,7 +183,7 @@ impl Output {
     /// The current time, as a stamp.
     pub fn now(&self) -> i64 {
         match self {
-            Self::Stdout | Self::Connection(_) => stamp::now(),
+            Self::Stdout | Self::StdoutOrNowhere | Self::Connection(_) => stamp::now(),
             Self::Channel(_, origin) => nanos(origin.elapsed()),
         }
     }
@@ -189,7 +192,12 @@ impl Output {
     pub fn tell(&self, message: impl Into<ClientLine>) {
         let message = message.into();
         match self {
-            Self::Stdout => write(&message),
+            Self::Stdout => {
+                if !write(&message) {
+                    exit(0);
+                }
+            }
+            Self::StdoutOrNowhere => drop(write(&message)),
             Self::Connection(lines) => lines.tell(message),
             // The send fails only if the run is over.
             Self::Channel(to, _) => drop(to.send(message)),
@@ -238,14 +246,12 @@ fn line(message: &ClientLine) -> Vec<u8> {
     line
 }
 
-fn write(message: &ClientLine) {
+/// Writes a message to standard output. Returns whether there is a reader.
+fn write(message: &ClientLine) -> bool {
     let line = line(message);
     // The lock covers both calls, so that lines do not mix.
     let mut out = stdout().lock();
-    if out.write_all(&line).and_then(|()| out.flush()).is_err() {
-        // The harness no longer reads.
-        exit(0);
-    }
+    out.write_all(&line).and_then(|()| out.flush()).is_ok()
 }
 
 /// How a caller neglects the future of a request: it drops the future instead of a poll, or leaves

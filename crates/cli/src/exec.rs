@@ -419,21 +419,24 @@ impl Keeper {
         while let (Duration::ZERO, stage, max_hold) = self.next()
             && self.stage < stage
         {
-            self.stage = stage;
-            if stage == Stage::Killed {
-                options.tell("the command has not ended in time: SIGKILL");
-                return running.signal(Signal::SIGKILL);
-            }
-            if max_hold {
+            if self.stage == Stage::Running && max_hold {
                 self.code = Code::TIME_OUT;
             }
-            let why = match self.leases.iter().find_map(Lease::loss) {
-                Some(lost) => lost.to_string(),
-                None if max_hold => "--max-hold is over".to_owned(),
-                None => format!("the lease cannot be extended, and ends in {:.1?}", self.left()),
+            let (why, signal) = match (stage, self.leases.iter().find_map(Lease::loss)) {
+                (_, Some(lost)) => (lost.to_string(), Signal::SIGKILL),
+                (Stage::Killed, _) => {
+                    ("the command has not ended in time".to_owned(), Signal::SIGKILL)
+                }
+                _ if max_hold => ("--max-hold is over".to_owned(), Signal::SIGTERM),
+                _ => {
+                    let left = self.left();
+                    let why = format!("the lease cannot be extended, and ends in {left:.1?}");
+                    (why, Signal::SIGTERM)
+                }
             };
-            options.tell(&format!("{why}: SIGTERM to the command"));
-            running.signal(Signal::SIGTERM);
+            options.tell(&format!("{why}: {signal} to the command"));
+            running.signal(signal);
+            self.stage = if signal == Signal::SIGKILL { Stage::Killed } else { stage };
         }
     }
 

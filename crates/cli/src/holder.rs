@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use clap::Args;
 use redquorum::report::{Holder, MasterOutcome, MasterReport};
-use redquorum::{HeldBy, Redlock, Token};
+use redquorum::{HeldBy, Plan, Redlock, Token};
+use redquorum_protocol::Key;
+use redquorum_protocol::wire::queue_of;
 use serde::Serialize;
 
 use crate::codes::Code;
-use crate::options::{LockOptions, build};
+use crate::line::{AskError, Line, Value, on_all};
+use crate::options::{LockOptions, build, plan};
 use crate::{complain, runtime, say, time};
 
 pub(crate) const HELP: &str = "\
@@ -63,6 +66,9 @@ struct MasterView {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<HolderView>,
+    /// How many wait for the resource there. Some of them may have gone, up to 15 s ago.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -94,26 +100,28 @@ impl HolderView {
 }
 
 impl MasterView {
-    fn of(master: &MasterReport) -> Self {
+    fn of(master: &MasterReport, waiting: Option<i64>) -> Self {
         let (state, holder, error) = match &master.outcome {
             Some(MasterOutcome::Taken(holder)) => ("held", Some(HolderView::of(holder)), None),
             Some(MasterOutcome::Absent) => ("free", None, None),
             _ => ("unknown", None, Some(master.to_string())),
         };
-        Self { name: master.name.to_string(), state, holder, error }
+        Self { name: master.name.to_string(), state, holder, waiting, error }
     }
 
     fn line(&self) -> String {
+        let waiting = self.waiting.filter(|waiting| *waiting > 0);
+        let waiting = waiting.map(|waiting| format!(", {waiting} waiting")).unwrap_or_default();
         match (&self.holder, &self.error) {
-            (Some(holder), _) => format!("  {}  {}", self.name, holder.text),
+            (Some(holder), _) => format!("  {}  {}{waiting}", self.name, holder.text),
             (_, Some(error)) => format!("  {error}"),
-            _ => format!("  {}  free", self.name),
+            _ => format!("  {}  free{waiting}", self.name),
         }
     }
 }
 
 impl Answer {
-    fn of(resource: &OsString, held: &HeldBy) -> Self {
+    fn of(resource: &OsString, held: &HeldBy, waiting: &[Option<i64>]) -> Self {
         let holder = held.holder();
         let state = match holder {
             Some(_) => "held",
@@ -124,11 +132,12 @@ impl Answer {
             let left_ms = u64::try_from(left.as_millis()).ok().filter(|_| left < Duration::MAX);
             HolderView { left_ms, ..HolderView::of(&holder) }
         };
+        let masters = held.report.masters().iter().zip(waiting);
         Self {
             resource: resource.display().to_string(),
             state,
             holder: holder.map(left),
-            masters: held.report.masters().iter().map(MasterView::of).collect(),
+            masters: masters.map(|(master, waiting)| MasterView::of(master, *waiting)).collect(),
         }
     }
 
@@ -154,11 +163,12 @@ impl Answer {
 pub(crate) fn main(options: HolderOptions) -> Result<Code, Code> {
     runtime()?.block_on(async {
         let lock = build(&options.lock).await?;
+        let plan = plan(&options.lock)?;
         let mut before: Vec<Option<_>> = vec![None; options.resources.len()];
         loop {
             let mut code = Code::NO;
             for (resource, before) in options.resources.iter().zip(&mut before) {
-                let answer = ask(&lock, resource).await?;
+                let answer = ask(&lock, &plan, resource).await?;
                 code = match (answer.state, code) {
                     ("held", _) => Code::SUCCESS,
                     ("unclear", Code::NO) => Code::UNAVAILABLE,
@@ -178,11 +188,26 @@ pub(crate) fn main(options: HolderOptions) -> Result<Code, Code> {
     })
 }
 
-async fn ask(lock: &Redlock, resource: &OsString) -> Result<Answer, Code> {
+async fn ask(lock: &Redlock, plan: &Plan, resource: &OsString) -> Result<Answer, Code> {
     let held = lock.holder(resource.as_bytes()).await.map_err(|error| {
         complain(Code::of_acquire(&error), &error.to_string(), "correct the name of the resource")
     })?;
-    Ok(Answer::of(resource, &held))
+    let key: Key = [&plan.prefix, resource.as_bytes()].concat().into();
+    let waiting = on_all(&plan.nodes, |line| waiting(line, key.clone())).await;
+    let waiting: Vec<Option<i64>> = waiting.into_iter().map(Result::ok).collect();
+    Ok(Answer::of(resource, &held, &waiting))
+}
+
+/// How many wait in the queue of a master: for an exclusive lease, and for a shared one.
+async fn waiting(mut line: Line, key: Key) -> Result<i64, AskError> {
+    let mut waiting = 0;
+    let [writers, readers, _] = queue_of(&key);
+    for queue in [writers, readers] {
+        if let Value::Integer(count) = line.ask(&[b"ZCARD", &queue]).await? {
+            waiting += count;
+        }
+    }
+    Ok(waiting)
 }
 
 fn print(options: &HolderOptions, answer: &Answer) -> Result<Code, Code> {

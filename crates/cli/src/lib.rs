@@ -6,6 +6,7 @@
 //! | `exec` | a command that runs while a lease lasts |
 //! | `supervisor` | the process of that command: its signals, its terminal, its end |
 //! | `holder` | who holds a resource |
+//! | `break_lease` | takes a lease away from its holder |
 //! | [`agent`] | leases for a program in any language, and for the fault injector |
 //! | `doctor` | looks at your masters, and reports what would hurt a lock on them |
 //! | `bench_masters` | how soon masters answer, how right their clocks are, and the options that follow |
@@ -25,6 +26,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub mod agent;
 mod bench_masters;
+mod break_lease;
 mod codes;
 mod doctor;
 mod exec;
@@ -59,6 +61,11 @@ enum Command {
     /// Asks every master, and changes nothing. The answer is out of date when it is printed.
     #[command(after_help = holder::HELP)]
     Holder(Box<holder::HolderOptions>),
+    /// Take a lease away from its holder
+    ///
+    /// Deletes the keys of exactly this holder, and says what it breaks.
+    #[command(after_help = break_lease::HELP)]
+    Break(Box<break_lease::BreakOptions>),
     /// Serve leases to programs in any language, by JSON lines
     ///
     /// Reads requests from standard input, or from the connections of a Unix socket. When the input
@@ -107,6 +114,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let ended = match cli.command {
         Command::Exec(options) => exec::main(*options),
+        Command::Break(options) => break_lease::main(*options),
         Command::Agent(options) => agent::serve(*options),
         Command::Holder(options) => holder::main(*options),
         Command::Doctor(options) => doctor::main(&options),

@@ -244,6 +244,45 @@ fn broken(error: &io::Error) -> Unreached {
     }
 }
 
+/// Asks all masters at the same time, each over a line of its own. The replies are in their order.
+pub(crate) async fn on_all<
+    T: Send + 'static,
+    F: Future<Output = Result<T, AskError>> + Send + 'static,
+>(
+    nodes: &[Arc<dyn Node>],
+    ask: impl Fn(Line) -> F,
+) -> Vec<Result<T, String>> {
+    let mut visits = Vec::new();
+    for node in nodes {
+        visits.push(tokio::spawn({
+            let node = node.clone();
+            async move { Line::open(&node).await }
+        }));
+    }
+    let mut replies = Vec::new();
+    for visit in visits {
+        let line = visit.await.map_err(|why| why.to_string());
+        replies.push(match line.and_then(|line| line.map_err(|why| why.to_string())) {
+            Ok(line) => Ok(tokio::spawn(ask(line))),
+            Err(why) => Err(why),
+        });
+    }
+    let mut results = Vec::new();
+    for reply in replies {
+        results.push(match reply {
+            Err(why) => Err(why),
+            Ok(reply) => match reply.await {
+                Ok(reply) => reply.map_err(|why| match why {
+                    AskError::Refused(text) => text,
+                    AskError::Unreached(why) => why.to_string(),
+                }),
+                Err(why) => Err(why.to_string()),
+            },
+        });
+    }
+    results
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

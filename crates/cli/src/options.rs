@@ -190,7 +190,9 @@ fn read(path: &Path) -> Result<(Config, bool), Wrong> {
     })?;
     // The source line of an error may have a password, so only the message is shown.
     let wrong = |error: toml::de::Error| {
-        let line = error.span().map(|span| text[..span.start].matches('\n').count() + 1);
+        // An unknown key has the whole file as its place.
+        let span = error.span().filter(|span| span.len() < text.len());
+        let line = span.map(|span| text[..span.start].matches('\n').count() + 1);
         let line = line.map(|line| format!(", line {line}")).unwrap_or_default();
         let fix = "the keys are those of `redquorum exec --help`, without the dashes".to_owned();
         (format!("{}{line}: {}", path.display(), error.message()), fix)

@@ -5,25 +5,26 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use nix::sys::stat::{Mode, umask};
 use redquorum::Redlock;
-use redquorum_scenario::client_protocol::{NODES_VARIABLE, OPTIONS_VARIABLE};
+use redquorum_scenario::client_protocol::{ClientLine, NODES_VARIABLE, OPTIONS_VARIABLE};
 use redquorum_scenario::units::millis;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::requests::RequestHandler;
 use super::{Lines, Output, line, read_lines, ready};
 use crate::codes::Code;
-use crate::options::{LockOptions, build};
+use crate::options::{LockOptions, build, plan};
 use crate::{complain, runtime};
 
 pub(crate) const HELP: &str = "\
@@ -71,32 +72,25 @@ pub(crate) fn serve(options: AgentOptions) -> Result<Code, Code> {
         return Ok(super::main());
     }
     runtime()?.block_on(async {
-        let mut ends = JoinSet::new();
+        let (stop, stopped) = watch::channel(false);
         for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
             let mut signals = signal(kind).map_err(|why| refused("signals", &why))?;
-            ends.spawn(async move { signals.recv().await });
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                signals.recv().await;
+                stop.send_replace(true);
+            });
         }
-        // Input that ends before the lock is built ends the agent.
         let lock = build(&options.lock).await?;
-        let defaults = Defaults::of(&options)?;
-        let serving = async {
-            match &options.socket {
-                Some(path) => listen(path, &options, &lock, defaults).await,
-                None => {
-                    standard_input(&options, &lock, defaults).await;
-                    Ok(())
-                }
+        let service = Service { defaults: Defaults::of(&options)?, lock, options, stopped };
+        let ended = match &service.options.socket {
+            Some(path) => service.listen(path).await,
+            None => {
+                service.standard_input().await;
+                Ok(())
             }
         };
-        let ended = tokio::select! {
-            ended = serving => ended,
-            _ = ends.join_next() => Ok(()),
-        };
-        if let Some(path) = options.socket.filter(|_| ended.is_ok()) {
-            drop(fs::remove_file(path));
-        }
-        // Leases whose handlers were dropped are given back, too.
-        if let Err(unfinished) = lock.shutdown(Duration::from_secs(1)).await {
+        if let Err(unfinished) = service.lock.shutdown(Duration::from_secs(1)).await {
             eprintln!("redquorum: {unfinished}");
         }
         ended.map(|()| Code::SUCCESS)
@@ -116,10 +110,7 @@ struct Defaults {
 
 impl Defaults {
     fn of(options: &AgentOptions) -> Result<Self, Code> {
-        let plan = options.lock.builder().and_then(|builder| {
-            builder.plan().map_err(|error| (error.to_string(), "correct the option".to_owned()))
-        });
-        let plan = plan.map_err(|(wrong, fix)| complain(Code::USAGE, &wrong, &fix))?;
+        let plan = plan(&options.lock)?;
         Ok(Self { ttl_ms: millis(plan.ttl), wait_ms: millis(plan.wait) })
     }
 
@@ -146,56 +137,82 @@ impl Defaults {
     }
 }
 
-fn handler(options: &AgentOptions, lock: &Redlock, output: &Output) -> Arc<RequestHandler> {
-    output.tell(ready());
-    RequestHandler::new(output.clone(), lock.clone(), !options.no_fencing, Box::new(|| None))
-}
-
-async fn standard_input(options: &AgentOptions, lock: &Redlock, defaults: Defaults) {
-    let output = Output::Stdout;
-    let handler = handler(options, lock, &output);
-    let mut lines = read_lines(|| ());
-    while let Some(line) = lines.recv().await {
-        defaults.handle(&handler, &output, &line);
-    }
-    handler.close().await;
-}
-
-/// Listens on a socket, for ever.
-async fn listen(
-    path: &Path,
-    options: &AgentOptions,
-    lock: &Redlock,
+/// The lock, and what ends its use.
+struct Service {
+    options: AgentOptions,
+    lock: Redlock,
     defaults: Defaults,
-) -> Result<(), Code> {
-    let listener = bind(path, options.mode)?;
-    let mut connections = JoinSet::new();
-    loop {
+    /// Whether a signal asked for the end.
+    stopped: watch::Receiver<bool>,
+}
+
+impl Service {
+    fn handler(&self, output: &Output) -> Arc<RequestHandler> {
+        output.tell(ready());
+        let (lock, fencing) = (self.lock.clone(), !self.options.no_fencing);
+        RequestHandler::new(output.clone(), lock, fencing, Box::new(|| None))
+    }
+
+    fn end(&self) -> impl Future<Output = ()> + use<> {
+        let mut stopped = self.stopped.clone();
+        async move {
+            // The sender lives as long as this.
+            _ = stopped.wait_for(|stopped| *stopped).await;
+        }
+    }
+
+    async fn standard_input(&self) {
+        let output = Output::StdoutOrNowhere;
+        let handler = self.handler(&output);
+        let mut lines = read_lines(|| ());
+        let reads = async {
+            while let Some(line) = lines.recv().await {
+                self.defaults.handle(&handler, &output, &line);
+            }
+        };
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    let (to, messages) = mpsc::channel(MOST_WAITING);
-                    let overflow = Arc::new(Notify::new());
-                    let output = Output::Connection(Lines { to, overflow: overflow.clone() });
-                    let handler = handler(options, lock, &output);
-                    connections.spawn(async move {
-                        let served = converse(stream, messages, |line| {
-                            defaults.handle(&handler, &output, line);
-                        });
-                        tokio::select! {
-                            () = served => {}
-                            () = overflow.notified() => {}
-                        }
-                        handler.close().await;
-                    });
-                }
-                // Too many open files, mostly: they are fewer when a connection has ended.
-                Err(why) => {
-                    eprintln!("redquorum: a connection was not accepted: {why}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
+            () = reads => {}
+            () = self.end() => {}
+        }
+        handler.close().await;
+    }
+
+    /// Serves connections until a signal.
+    async fn listen(&self, path: &Path) -> Result<(), Code> {
+        let listener = bind(path, self.options.mode)?;
+        let mut connections = JoinSet::new();
+        let mut end = pin!(self.end());
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => drop(connections.spawn(self.connection(stream))),
+                    // Too many open files, mostly: they are fewer when a connection has ended.
+                    Err(why) => {
+                        eprintln!("redquorum: a connection was not accepted: {why}");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+                () = &mut end => break,
+            }
+        }
+        drop(fs::remove_file(path));
+        connections.join_all().await;
+        Ok(())
+    }
+
+    fn connection(&self, stream: UnixStream) -> impl Future<Output = ()> + use<> {
+        let (to, messages) = mpsc::channel(MOST_WAITING);
+        let overflow = Arc::new(Notify::new());
+        let output = Output::Connection(Lines { to, overflow: overflow.clone() });
+        let (handler, defaults, end) = (self.handler(&output), self.defaults, self.end());
+        async move {
+            tokio::select! {
+                () = converse(stream, messages, |line| defaults.handle(&handler, &output, line)) => {}
+                () = overflow.notified() => {}
+                () = end => {}
+            }
+            handler.close().await;
         }
     }
 }
@@ -203,7 +220,7 @@ async fn listen(
 /// Reads requests and writes messages until the other end closes.
 async fn converse(
     mut stream: UnixStream,
-    mut messages: mpsc::Receiver<redquorum_scenario::client_protocol::ClientLine>,
+    mut messages: mpsc::Receiver<ClientLine>,
     mut handle: impl FnMut(&str),
 ) {
     let (reader, mut writer) = stream.split();

@@ -272,7 +272,7 @@ fn tidy(length: Duration) -> Duration {
     loop {
         for tenths in [10, 15, 20, 25, 30, 40, 50, 60, 80] {
             let candidate = unit * tenths / 10;
-            if candidate >= length && candidate.subsec_micros() % 1000 == 0 {
+            if candidate >= length && candidate.subsec_micros().is_multiple_of(1000) {
                 return candidate;
             }
         }
