@@ -220,7 +220,7 @@ fn advice(option: &'static str, value: Duration, reason: String) -> Advice {
 }
 
 /// Ten node timeouts and the drift. The watchdog renews a lease up to a third of its TTL after the
-/// last renewal; then several rounds fit before the deadline, each of which may take a node timeout.
+/// last renewal. Then several rounds fit before the deadline, and each may take a node timeout.
 fn ttl(node_timeout: Duration, lock: Lock) -> Advice {
     let rounds = 10 * node_timeout;
     // The drift is a share of the whole.
