@@ -65,6 +65,8 @@ def lock(resource, wait=10.0, most=60.0):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: lock.py RESOURCE SECONDS, with REDQUORUM_SOCKET of a `redquorum agent`")
     with lock(sys.argv[1]) as held:
         print("held with fencing token", held.token, flush=True)
         time.sleep(float(sys.argv[2]))

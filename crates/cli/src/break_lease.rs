@@ -16,8 +16,9 @@ use crate::options::{LockOptions, plan};
 use crate::{complain, runtime, say};
 
 pub(crate) const HELP: &str = "\
-The holder learns of it at its next extension, which comes within a third of its TTL. Until then it
-believes that it holds the resource. Only a resource that compares fencing tokens is safe meanwhile.
+The holder learns of it at its next extension, which comes within a third of its TTL, or else at its
+deadline. Until then it believes that it holds the resource. Only a resource that compares fencing
+tokens is safe meanwhile.
 
 Exit codes:
   0    the lease is broken

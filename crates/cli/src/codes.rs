@@ -14,6 +14,8 @@ impl Code {
     pub(crate) const NO: Self = Self(1);
     /// The command line, a file or a variable is wrong.
     pub(crate) const USAGE: Self = Self(64);
+    /// The input is wrong.
+    pub(crate) const DATA: Self = Self(65);
     /// No quorum of masters answered.
     pub(crate) const UNAVAILABLE: Self = Self(69);
     /// A fault of this program.

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -17,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::codes::Code;
-use crate::options::{LockOptions, build};
+use crate::options::{LockOptions, build, plan};
 use crate::supervisor::{Change, Running};
-use crate::{complain, runtime, time};
+use crate::{complain, permits, runtime, time};
 
 pub(crate) const HELP: &str = "\
 The command gets REDQUORUM_RESOURCE, REDQUORUM_FENCING_TOKEN (of several resources, with commas
@@ -67,13 +68,13 @@ pub(crate) struct ExecOptions {
     #[arg(long)]
     shared: bool,
     /// Take one of so many permits of the resource
-    #[arg(long, value_name = "N", conflicts_with = "shared")]
+    #[arg(long, value_name = "N", value_parser = permits, conflicts_with = "shared")]
     permits: Option<usize>,
     /// Ask for no fencing token
     #[arg(long)]
     no_fencing: bool,
     /// Keep others out for at least this long, even if the command ends sooner, or this machine
-    /// dies
+    /// dies. It may be up to a TTL more
     #[arg(long, value_name = "TIME", value_parser = time)]
     at_least: Option<Duration>,
     /// When to send SIGTERM: this long before the lease ends [default: 3/10 of the TTL]
@@ -133,7 +134,7 @@ fn not_started(words: &[OsString], error: &io::Error) -> Code {
     let name = words[0].display();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            let fix = "correct its name, or PATH";
+            let fix = "correct its name, or PATH; for the syntax of a shell: sh -c '…'";
             complain(Code::NOT_FOUND, &format!("there is no command {name:?}"), fix)
         }
         io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
@@ -163,13 +164,14 @@ pub(crate) fn main(options: ExecOptions) -> Result<Code, Code> {
 }
 
 async fn run(options: ExecOptions) -> Result<Code, Code> {
+    let ttl = plan(&options.lock)?.ttl;
     let mut signals = Signals::listen()?;
     let building = async { build(&options.lock).await };
     let lock = tokio::select! {
         lock = building => lock?,
         signal = signals.next() => return Ok(Code::of_signal(signal as i32)),
     };
-    let ended = held(&options, &lock, &mut signals).await;
+    let ended = held(&options, &lock, ttl, &mut signals).await;
     // What is left on a master that does not answer expires by itself.
     if let Err(unfinished) = lock.shutdown(Duration::from_secs(1)).await {
         options.tell(&unfinished.to_string());
@@ -177,13 +179,18 @@ async fn run(options: ExecOptions) -> Result<Code, Code> {
     ended
 }
 
-async fn held(options: &ExecOptions, lock: &Redlock, signals: &mut Signals) -> Result<Code, Code> {
+async fn held(
+    options: &ExecOptions,
+    lock: &Redlock,
+    ttl: Duration,
+    signals: &mut Signals,
+) -> Result<Code, Code> {
     let acquired = tokio::select! {
         acquired = options.acquire(lock) => acquired,
         signal = signals.next() => return Ok(Code::of_signal(signal as i32)),
     };
     let leases = acquired.map_err(|error| options.not_acquired(&error))?;
-    let mut keeper = match Keeper::of(leases, options) {
+    let mut keeper = match Keeper::of(leases, options, ttl) {
         Ok(keeper) => keeper,
         Err((leases, wrong, fix)) => {
             release(leases).await;
@@ -195,7 +202,9 @@ async fn held(options: &ExecOptions, lock: &Redlock, signals: &mut Signals) -> R
         Ok(running) => Ok(keeper.watch(&running, signals, options).await),
         Err(error) => Err(not_started(&options.command, &error)),
     };
-    if let Some(lost) = release(keeper.leases).await
+    keeper.keeping.shutdown().await;
+    let leases = keeper.leases.into_iter().filter_map(Arc::into_inner).collect();
+    if let Some(lost) = release(leases).await
         && ended.is_ok()
         && keeper.stage != Stage::Killed
     {
@@ -259,8 +268,19 @@ impl ExecOptions {
     fn not_acquired(&self, error: &AcquireError) -> Code {
         match Code::of_acquire(error) {
             Code::TAKEN => {
-                self.tell(&error.to_string());
+                let holder = error.report().and_then(redquorum::report::Report::holder);
+                let resource = error.resource().unwrap_or_default().escape_ascii();
+                self.tell(&match holder {
+                    Some(holder) => format!("{resource}: {holder}"),
+                    None => error.to_string(),
+                });
                 Code(self.taken_exit_code)
+            }
+            code @ Code::UNAVAILABLE
+                if error.report().is_some_and(|report| report.distrusted() > 0) =>
+            {
+                let fix = "wait; or, if the masters are new: redquorum doctor --init";
+                complain(code, &error.to_string(), fix)
             }
             code @ Code::UNAVAILABLE => {
                 complain(code, &error.to_string(), "look at the masters: redquorum doctor")
@@ -282,7 +302,9 @@ enum Stage {
 
 /// The leases of a command, and when it is stopped for them.
 struct Keeper {
-    leases: Vec<Lease>,
+    leases: Vec<Arc<Lease>>,
+    /// Keeps the leases alive.
+    keeping: JoinSet<()>,
     /// By `--max-hold`.
     until: Option<Instant>,
     term_before: Duration,
@@ -296,11 +318,13 @@ struct Keeper {
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl Keeper {
+    /// `ttl` is that of the lock.
     fn of(
         leases: Vec<Lease>,
         options: &ExecOptions,
+        ttl: Duration,
     ) -> Result<Self, (Vec<Lease>, String, &'static str)> {
-        let validity = leases.iter().map(Lease::validity).min().unwrap_or_default();
+        let validity = leases.iter().map(Lease::validity).min().unwrap_or_default().min(ttl);
         let kill_before = options.kill_before.unwrap_or(validity / 10);
         let term_before = options.term_before.unwrap_or(kill_before.max(validity * 3 / 10));
         // The watchdog extends the lease when a third of the TTL is over, at the latest.
@@ -309,14 +333,29 @@ impl Keeper {
                 format!("--term-before {term_before:?} is too long for a lease of {validity:?}");
             return Err((leases, wrong, "make it at most half of the TTL, or the --ttl longer"));
         }
+        let leases: Vec<Arc<Lease>> = leases.into_iter().map(Arc::new).collect();
+        let mut keeping = JoinSet::new();
+        // The command gets SIGTERM at its end, and the lease covers the time until it has ended.
+        let max_hold = options.max_hold.unwrap_or(FOR_EVER).saturating_add(ttl);
         for lease in &leases {
-            // The command gets SIGTERM then, and the lease covers the time until it has ended.
-            let max_hold = options.max_hold.unwrap_or(FOR_EVER);
-            lease.keep_alive(max_hold.saturating_add(validity));
+            let lease = lease.clone();
+            keeping.spawn(async move {
+                // With `--at-least`, a lease lasts longer than the TTL at first. It is extended
+                // only when it is needed, and by the TTL: otherwise others would be kept out for
+                // that long time anew with each extension.
+                let left = lease.validity();
+                if left > ttl {
+                    sleep(left - ttl).await;
+                    // If it fails, the watchdog repeats it.
+                    drop(lease.extend_to(ttl).await);
+                }
+                lease.keep_alive(max_hold);
+            });
         }
         let until = options.max_hold.and_then(|max| Instant::now().checked_add(max));
         Ok(Self {
             leases,
+            keeping,
             until,
             term_before,
             kill_before,
@@ -334,7 +373,7 @@ impl Keeper {
         } else {
             command(&options.command)
         };
-        let resources: Vec<&[u8]> = self.leases.iter().map(Lease::resource).collect();
+        let resources: Vec<&[u8]> = self.leases.iter().map(|lease| lease.resource()).collect();
         let ends = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + self.left();
         command.env("REDQUORUM_RESOURCE", OsString::from_vec(resources.join(&b","[..])));
         command.env("REDQUORUM_DEADLINE", format!("{:.3}", ends.as_secs_f64()));
@@ -360,7 +399,7 @@ impl Keeper {
 
     /// How long the lease that ends first lasts, as it is now.
     fn left(&self) -> Duration {
-        self.leases.iter().map(Lease::validity).min().unwrap_or_default()
+        self.leases.iter().map(|lease| lease.validity()).min().unwrap_or_default()
     }
 
     /// The next stage, the time until then, and whether `--max-hold` is the reason.
@@ -422,7 +461,7 @@ impl Keeper {
             if self.stage == Stage::Running && max_hold {
                 self.code = Code::TIME_OUT;
             }
-            let (why, signal) = match (stage, self.leases.iter().find_map(Lease::loss)) {
+            let (why, signal) = match (stage, self.leases.iter().find_map(|lease| lease.loss())) {
                 (_, Some(lost)) => (lost.to_string(), Signal::SIGKILL),
                 (Stage::Killed, _) => {
                     ("the command has not ended in time".to_owned(), Signal::SIGKILL)

@@ -2,20 +2,20 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use clap::Args;
 use redquorum::report::{Holder, MasterOutcome, MasterReport};
 use redquorum::{HeldBy, Plan, Redlock, Token};
-use redquorum_protocol::Key;
 use redquorum_protocol::wire::queue_of;
+use redquorum_protocol::{Key, slot_of};
 use serde::Serialize;
 
 use crate::codes::Code;
 use crate::line::{AskError, Line, Value, on_all};
 use crate::options::{LockOptions, build, plan};
-use crate::{complain, runtime, say, time};
+use crate::{complain, permits, runtime, say, time};
 
 pub(crate) const HELP: &str = "\
 Exit codes:
@@ -30,6 +30,9 @@ pub(crate) struct HolderOptions {
     /// What to ask for
     #[arg(required = true, value_name = "RESOURCE")]
     resources: Vec<OsString>,
+    /// Ask for the permits of semaphores: `exec --permits N`
+    #[arg(long, value_name = "N", value_parser = permits)]
+    permits: Option<usize>,
     /// Ask again and again, and print each change
     #[arg(long)]
     watch: bool,
@@ -104,6 +107,7 @@ impl MasterView {
         let (state, holder, error) = match &master.outcome {
             Some(MasterOutcome::Taken(holder)) => ("held", Some(HolderView::of(holder)), None),
             Some(MasterOutcome::Absent) => ("free", None, None),
+            Some(MasterOutcome::Unknown(cause)) => ("unknown", None, Some(cause.to_string())),
             _ => ("unknown", None, Some(master.to_string())),
         };
         Self { name: master.name.to_string(), state, holder, waiting, error }
@@ -114,7 +118,7 @@ impl MasterView {
         let waiting = waiting.map(|waiting| format!(", {waiting} waiting")).unwrap_or_default();
         match (&self.holder, &self.error) {
             (Some(holder), _) => format!("  {}  {}{waiting}", self.name, holder.text),
-            (_, Some(error)) => format!("  {error}"),
+            (_, Some(error)) => format!("  {}  {error}", self.name),
             _ => format!("  {}  free{waiting}", self.name),
         }
     }
@@ -160,7 +164,13 @@ impl Answer {
 }
 
 /// Asks, once or for ever.
-pub(crate) fn main(options: HolderOptions) -> Result<Code, Code> {
+pub(crate) fn main(mut options: HolderOptions) -> Result<Code, Code> {
+    if let Some(permits) = options.permits {
+        let slots = |resource: OsString| {
+            (1..=permits).map(move |slot| OsString::from_vec(slot_of(resource.as_bytes(), slot)))
+        };
+        options.resources = options.resources.into_iter().flat_map(slots).collect();
+    }
     runtime()?.block_on(async {
         let lock = build(&options.lock).await?;
         let plan = plan(&options.lock)?;

@@ -165,6 +165,15 @@ fn time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write 10s, 250ms or 1h30m"))
 }
 
+/// Parses a number of permits.
+fn permits(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=MOST_PERMITS).contains(number));
+    number.ok_or_else(|| format!("write a number from 1 to {MOST_PERMITS}"))
+}
+
+/// The most permits of a semaphore.
+const MOST_PERMITS: usize = 100;
+
 /// The runtime of a command: it does little at a time, and thousands may run on one machine.
 fn runtime() -> Result<tokio::runtime::Runtime, Code> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|why| {

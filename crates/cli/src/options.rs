@@ -16,8 +16,8 @@ use crate::complain;
 const PREFIX: &str = "REDQUORUM_";
 
 /// Variables with this prefix that are no options: those that a command of `exec` gets, the file,
-/// and those of the fault injector.
-const OTHERS: [&str; 10] = [
+/// those of examples, and those of the fault injector.
+const OTHERS: [&str; 11] = [
     "CONFIG",
     "RESOURCE",
     "FENCING_TOKEN",
@@ -28,6 +28,7 @@ const OTHERS: [&str; 10] = [
     "REDIS_SERVER",
     "REQUIRE_REDIS",
     "SOCKET",
+    "URLS",
 ];
 
 /// See the [module](self).
@@ -64,7 +65,13 @@ impl Args for LockOptions {
                     .require_equals(true)
                     .default_missing_value("true")
             } else {
-                arg.value_name(if key == "masters" { "URLS" } else { "VALUE" })
+                let is_time =
+                    ["How long", "Distrust", "The fixed"].iter().any(|it| text.starts_with(it));
+                arg.value_name(match key {
+                    "masters" => "URLS",
+                    _ if is_time => "TIME",
+                    _ => "VALUE",
+                })
             }
         });
         command.args([file]).args(options)
@@ -130,7 +137,7 @@ impl LockOptions {
         let mut given = Config::default();
         for (key, value) in &self.given {
             given.set(key, value.as_str()).map_err(|error| {
-                (format!("--{error}"), "`redquorum help` lists the options".to_owned())
+                (format!("--{error}"), "`redquorum exec --help` lists the options".to_owned())
             })?;
         }
         if !has_masters {

@@ -66,7 +66,9 @@ impl Running {
     pub(crate) fn change(&self) -> Option<Change> {
         loop {
             let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-            return match waitpid(self.group, Some(flags)) {
+            // In a container this program may be the first process, which has to wait for orphans.
+            return match waitpid(None, Some(flags)) {
+                Ok(status) if status.pid().is_some_and(|pid| pid != self.group) => continue,
                 Ok(WaitStatus::Exited(_, code)) => Some(self.ended(Change::Exited(code))),
                 Ok(WaitStatus::Signaled(_, signal, _)) => {
                     Some(self.ended(Change::Killed(signal as i32)))

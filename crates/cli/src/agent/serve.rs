@@ -36,6 +36,7 @@ A request is one JSON object on a line, and so is a reply; docs/command.md lists
 Exit codes:
   0    its input has ended, or it got SIGTERM or SIGINT: all leases were given back
   64   the command line or an option is wrong
+  65   a line of standard input is no request: it has no number
   71   the operating system refused something";
 
 /// Where requests come from.
@@ -45,7 +46,8 @@ pub(crate) struct AgentOptions {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// The permissions of the socket, as `chmod` takes them
-    #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode, requires = "socket")]
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
+    #[arg(requires = "socket")]
     mode: u32,
     /// Ask for no fencing tokens
     #[arg(long)]
@@ -85,10 +87,7 @@ pub(crate) fn serve(options: AgentOptions) -> Result<Code, Code> {
         let service = Service { defaults: Defaults::of(&options)?, lock, options, stopped };
         let ended = match &service.options.socket {
             Some(path) => service.listen(path).await,
-            None => {
-                service.standard_input().await;
-                Ok(())
-            }
+            None => service.standard_input().await,
         };
         if let Err(unfinished) = service.lock.shutdown(Duration::from_secs(1)).await {
             eprintln!("redquorum: {unfinished}");
@@ -114,16 +113,21 @@ impl Defaults {
         Ok(Self { ttl_ms: millis(plan.ttl), wait_ms: millis(plan.wait) })
     }
 
-    /// Handles a line. What it leaves out is filled in.
-    fn handle(self, handler: &Arc<RequestHandler>, output: &Output, line: &str) {
+    /// Handles a line. What it leaves out is filled in. Returns whether it has a number: to any
+    /// other line there is no reply, so whoever sent it would wait for ever.
+    fn handle(self, handler: &Arc<RequestHandler>, output: &Output, line: &str) -> bool {
         let Self { ttl_ms, wait_ms } = self;
+        let mut is_numbered = false;
         let request = serde_json::from_str::<Value>(line).and_then(|mut value| {
             if let Value::Object(fields) = &mut value {
+                is_numbered = fields.get("id").is_some_and(Value::is_u64);
                 fields.entry("client").or_insert_with(|| "agent".into());
                 let op = fields.get("op").and_then(Value::as_str).unwrap_or_default();
                 if op.starts_with("acquire") {
                     fields.entry("ttl_ms").or_insert_with(|| ttl_ms.into());
                     fields.entry("wait_ms").or_insert_with(|| wait_ms.into());
+                } else if op == "step" {
+                    fields.entry("name").or_insert_with(|| "check".into());
                 } else if op == "extend" {
                     fields.entry("ttl_ms").or_insert_with(|| ttl_ms.into());
                 }
@@ -134,6 +138,7 @@ impl Defaults {
             Ok(request) => handler.handle(request),
             Err(why) => output.refuse_line(line, &why),
         }
+        is_numbered
     }
 }
 
@@ -161,20 +166,25 @@ impl Service {
         }
     }
 
-    async fn standard_input(&self) {
+    async fn standard_input(&self) -> Result<(), Code> {
         let output = Output::StdoutOrNowhere;
         let handler = self.handler(&output);
         let mut lines = read_lines(|| ());
         let reads = async {
             while let Some(line) = lines.recv().await {
-                self.defaults.handle(&handler, &output, &line);
+                if !self.defaults.handle(&handler, &output, &line) {
+                    let fix = "write one JSON object with an `id` on each line";
+                    return Err(complain(Code::DATA, "a line without a number", fix));
+                }
             }
+            Ok(())
         };
-        tokio::select! {
-            () = reads => {}
-            () = self.end() => {}
-        }
+        let ended = tokio::select! {
+            ended = reads => ended,
+            () = self.end() => Ok(()),
+        };
         handler.close().await;
+        ended
     }
 
     /// Serves connections until a signal.
@@ -221,7 +231,7 @@ impl Service {
 async fn converse(
     mut stream: UnixStream,
     mut messages: mpsc::Receiver<ClientLine>,
-    mut handle: impl FnMut(&str),
+    mut handle: impl FnMut(&str) -> bool,
 ) {
     let (reader, mut writer) = stream.split();
     let mut reader = BufReader::new(reader);
@@ -230,8 +240,8 @@ async fn converse(
             let mut line = Vec::new();
             let read = (&mut reader).take(LONGEST).read_until(b'\n', &mut line).await;
             match read {
-                Ok(1..) if line.ends_with(b"\n") => handle(&String::from_utf8_lossy(&line)),
-                // The end, or a line without one.
+                Ok(1..) if line.ends_with(b"\n") && handle(&String::from_utf8_lossy(&line)) => {}
+                // The end, a line without one, or one that is no request.
                 _ => return,
             }
         }

@@ -17,6 +17,7 @@ use crate::support::{Folder, Process, holder, redquorum};
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: requests_say_only_what_they_need_and_the_end_of_input_gives_all_back,
+        with_masters: a_line_that_is_no_request_ends_the_agent_and_says_so,
         with_masters: each_connection_has_leases_of_its_own_and_its_end_gives_them_back,
         with_masters: a_socket_is_private_and_one_of_a_dead_agent_is_replaced,
         with_masters: python_has_a_lock,
@@ -57,7 +58,7 @@ impl<W: Write> Wire<W> {
 fn requests_say_only_what_they_need_and_the_end_of_input_gives_all_back() {
     let masters = Masters::start(3).unwrap();
     let mut agent = redquorum(&masters);
-    agent.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    agent.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut agent = Process::start(&mut agent);
     let mut wire = Wire::new(agent.stdin.take().unwrap(), agent.stdout.take().unwrap());
     let granted = wire.ask(&json!({"id": 1, "op": "acquire", "resource": "r"}));
@@ -69,18 +70,31 @@ fn requests_say_only_what_they_need_and_the_end_of_input_gives_all_back() {
     let taken = json!({"id": 4, "client": "b", "op": "acquire", "resource": "r", "wait_ms": 0});
     assert_eq!(wire.ask(&taken)["why"], "taken");
     assert_eq!(wire.ask(&json!({"id": 5, "op": "dance"}))["why"], "unsupported");
-    writeln!(wire.to, "no request").unwrap();
     // One that waits is given up with the rest.
     writeln!(wire.to, "{}", json!({"id": 6, "client": "b", "op": "acquire", "resource": "r"}))
         .unwrap();
     assert!(holder(&masters, "r").starts_with("r: held"));
     drop(wire);
     assert_eq!(agent.code(), 0);
-    let mut errors = String::new();
-    agent.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-    assert!(errors.contains("no request"), "{errors}");
     for resource in ["r", "s"] {
         assert_eq!(holder(&masters, resource), format!("{resource}: free"));
+    }
+}
+
+fn a_line_that_is_no_request_ends_the_agent_and_says_so() {
+    let masters = Masters::start(3).unwrap();
+    for line in ["no request", "[]", r#"{"op": "acquire", "resource": "s"}"#] {
+        let mut agent = redquorum(&masters);
+        agent.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut agent = Process::start(&mut agent);
+        let mut wire = Wire::new(agent.stdin.take().unwrap(), agent.stdout.take().unwrap());
+        assert_eq!(wire.ask(&json!({"id": 1, "op": "acquire", "resource": "r"}))["ok"], true);
+        writeln!(wire.to, "{line}").unwrap();
+        assert_eq!(agent.code(), 65, "{line}");
+        let mut errors = String::new();
+        agent.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        assert!(errors.contains("without a number"), "{errors}");
+        assert_eq!(holder(&masters, "r"), "r: free");
     }
 }
 

@@ -151,6 +151,7 @@ fn wrong_options_are_64_and_name_the_remedy() {
         (&["exec", masters, "--fair=perhaps", "r", "--", "true"], "not true or false"),
         (&["exec", "--masters=http://:hunter2@db1", "r", "--", "true"], "master 1: "),
         (&["exec", masters, "", "--", "true"], ""),
+        (&["exec", masters, "--permits", "0", "r", "--", "true"], "from 1 to 100"),
         (&["holder", masters], "RESOURCE"),
         (&["no-such-command"], "unrecognized"),
     ] {
@@ -263,6 +264,13 @@ fn holder_answers_by_its_code() {
         (&"held".into(), &"31323334".into())
     );
     assert_eq!(answers[1]["masters"].as_array().unwrap().len(), 3);
+    masters.ask(3, "SET gpu:permit:2 12345678901234567890 PX 60000").unwrap();
+    let (_, text, _) = ask(&["--permits", "2", "gpu"]);
+    let named: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
+    assert!(
+        named[0].starts_with("gpu:permit:1: free") && named[1].starts_with("gpu:permit:2: "),
+        "{text}"
+    );
     let mut watch = redquorum(&masters);
     watch.args(["holder", "--watch", "--every", "5ms", "r"]).stdout(Stdio::piped());
     let mut watch = Process::start(&mut watch);

@@ -70,7 +70,9 @@ fn announce(masters: &Masters, out: &mut impl Write) -> io::Result<()> {
         let pid = masters.pid(node).unwrap_or_default();
         writeln!(out, "master {node}: port {}, process {pid}", masters.port(node))?;
     }
-    writeln!(out, "\nexport REDQUORUM_URLS={}\n", urls.join(","))?;
+    // For the examples of the library, and for the command `redquorum`.
+    let all = urls.join(",");
+    writeln!(out, "\nexport REDQUORUM_URLS={all} REDQUORUM_MASTERS={all}\n")?;
     for url in urls {
         writeln!(out, "{url}")?;
     }
