@@ -88,6 +88,13 @@ impl Rate {
     }
 }
 
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the sum, a rate that rounds to zero from below has a sign.
+        write!(f, "{:+.0} ± {:.0} ppm", self.ppm.round() + 0.0, self.error_ppm)
+    }
+}
+
 /// The reading with the fastest reply.
 fn best<'a>(looks: impl Iterator<Item = &'a Look>) -> Option<&'a Look> {
     looks.min_by_key(|look| look.slack)
@@ -153,8 +160,8 @@ impl fmt::Display for Summary {
         if let Some(Clock { ahead_ms, ahead_error_ms, rate }) = self.clock {
             let side = if ahead_ms < 0.0 { "behind" } else { "ahead" };
             write!(f, "; clock {:.2} ± {ahead_error_ms:.2} ms {side}", ahead_ms.abs())?;
-            if let Some(Rate { ppm, error_ppm }) = rate {
-                write!(f, ", rate {ppm:+.0} ± {error_ppm:.0} ppm")?;
+            if let Some(rate) = rate {
+                write!(f, ", rate {rate}")?;
             }
         }
         match &self.error {
@@ -249,17 +256,15 @@ fn drift(masters: &[Summary], drift: Drift) -> Advice {
         Some((name, rate)) if rate.sure_ppm() > allowed => (
             true,
             format!(
-                "the clock of {name} was stepped, or ran wrong by {:+.0} ± {:.0} ppm, beyond the \
-                 drift: correct it (docs/operations.md, \"Clock rates\")",
-                rate.ppm, rate.error_ppm
+                "the clock of {name} was stepped, or ran wrong by {rate}, beyond the drift: correct \
+                 it (docs/operations.md, \"Clock rates\")"
             ),
         ),
         Some((name, rate)) => (
             false,
             format!(
-                "the worst clock, of {name}, ran wrong by {:+.0} ± {:.0} ppm; the rest is for clocks \
-                 that are slewed later",
-                rate.ppm, rate.error_ppm
+                "the worst clock, of {name}, ran wrong by {rate}; the rest is for clocks that are \
+                 slewed later"
             ),
         ),
     };
