@@ -59,7 +59,7 @@ const BAD: [(&str, &str); 37] = [
     ("hunter2@db1", "it has no scheme"),
     ("http://:hunter2@db1", "its scheme is unknown"),
     ("redis+unknown://:hunter2@db1", "its scheme is unknown"),
-    ("redis-sentinel://db1:26379/mymaster", "a URL of Sentinels"),
+    ("redis-sentinel://:hunter2@db1:26379", "it names no service; write redis-sentinel://"),
     ("rediss+sentinel://db1:26379/mymaster", "a URL of Sentinels"),
     ("redis+cluster://db1", "a URL of a cluster"),
     ("redis://db1,redis://db2,redis://db3", "several URLs in one: give each master"),
