@@ -170,8 +170,6 @@ pub enum Output {
     /// Writes whole lines to standard output, at once, and ends the process when nobody reads them
     /// any more. Stamps are of `CLOCK_MONOTONIC`.
     Stdout,
-    /// The same, but the end of standard input ends the process.
-    StdoutOrNowhere,
     /// Sends messages to a connection. Stamps are of `CLOCK_MONOTONIC`.
     Connection(Lines),
     /// Sends messages to the harness in the same process. Stamps are of Tokio's clock, counted from
@@ -183,7 +181,7 @@ impl Output {
     /// The current time, as a stamp.
     pub fn now(&self) -> i64 {
         match self {
-            Self::Stdout | Self::StdoutOrNowhere | Self::Connection(_) => stamp::now(),
+            Self::Stdout | Self::Connection(_) => stamp::now(),
             Self::Channel(_, origin) => nanos(origin.elapsed()),
         }
     }
@@ -197,7 +195,6 @@ impl Output {
                     exit(0);
                 }
             }
-            Self::StdoutOrNowhere => drop(write(&message)),
             Self::Connection(lines) => lines.tell(message),
             // The send fails only if the run is over.
             Self::Channel(to, _) => drop(to.send(message)),

@@ -1,10 +1,11 @@
 //! `exec`: a command that runs while a lease lasts, and is stopped before it ends.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,8 +20,8 @@ use tokio::time::sleep;
 
 use crate::codes::Code;
 use crate::options::{LockOptions, build, plan};
-use crate::supervisor::{Change, Running};
-use crate::{complain, permits, runtime, time};
+use crate::supervisor::{Change, Running, stop};
+use crate::{complain, permits, runtime, tell, time, told};
 
 pub(crate) const HELP: &str = "\
 The command gets REDQUORUM_RESOURCE, REDQUORUM_FENCING_TOKEN (of several resources, with commas
@@ -154,35 +155,39 @@ pub(crate) fn main(options: ExecOptions) -> Result<Code, Code> {
         let fix = "name one resource with --permits";
         return Err(complain(Code::USAGE, "permits of several resources", fix));
     }
-    if let (Some(term), Some(kill)) = (options.term_before, options.kill_before)
-        && term < kill
-    {
-        let wrong = "--term-before is shorter than --kill-before";
-        return Err(complain(Code::USAGE, wrong, "SIGTERM comes first: make it the longer one"));
+    if options.at_least.is_some() && options.resources.len() > 1 {
+        let fix = "name one resource with --at-least, which stands for all";
+        return Err(complain(Code::USAGE, "--at-least of several resources", fix));
     }
-    runtime()?.block_on(run(options))
+    if !is_there(&options.command[0]) {
+        // Before others are kept out for nothing.
+        return Err(not_started(&options.command, &io::ErrorKind::NotFound.into()));
+    }
+    let margins = Margins::of(&options)?;
+    runtime()?.block_on(run(options, margins))
 }
 
-async fn run(options: ExecOptions) -> Result<Code, Code> {
-    let ttl = plan(&options.lock)?.ttl;
+async fn run(options: ExecOptions, margins: Margins) -> Result<Code, Code> {
     let mut signals = Signals::listen()?;
     let building = async { build(&options.lock).await };
     let lock = tokio::select! {
         lock = building => lock?,
         signal = signals.next() => return Ok(Code::of_signal(signal as i32)),
     };
-    let ended = held(&options, &lock, ttl, &mut signals).await;
+    let ended = held(&options, &lock, margins, &mut signals).await;
     // What is left on a master that does not answer expires by itself.
-    if let Err(unfinished) = lock.shutdown(Duration::from_secs(1)).await {
+    let unfinished = lock.shutdown(Duration::from_secs(1)).await;
+    if let Err(unfinished) = unfinished {
         options.tell(&unfinished.to_string());
     }
+    told();
     ended
 }
 
 async fn held(
     options: &ExecOptions,
     lock: &Redlock,
-    ttl: Duration,
+    margins: Margins,
     signals: &mut Signals,
 ) -> Result<Code, Code> {
     let acquired = tokio::select! {
@@ -190,28 +195,35 @@ async fn held(
         signal = signals.next() => return Ok(Code::of_signal(signal as i32)),
     };
     let leases = acquired.map_err(|error| options.not_acquired(&error))?;
-    let mut keeper = match Keeper::of(leases, options, ttl) {
-        Ok(keeper) => keeper,
-        Err((leases, wrong, fix)) => {
-            release(leases).await;
-            return Err(complain(Code::USAGE, &wrong, fix));
-        }
+    let mut keeper = Keeper::of(leases, options, margins);
+    let started = match keeper.command(options, lock) {
+        // This machine was stopped since the grant.
+        _ if keeper.left() <= margins.term_before => None,
+        Err(error) => Some(Err(error)),
+        Ok(mut command) => Some(Running::start(&mut command)),
     };
-    let command = keeper.command(options, lock);
-    let ended = match command.and_then(|mut command| Running::start(&mut command)) {
-        Ok(running) => Ok(keeper.watch(&running, signals, options).await),
-        Err(error) => Err(not_started(&options.command, &error)),
+    let code = match &started {
+        Some(Ok(running)) => keeper.watch(running, signals, options).await,
+        _ => Code::LOST,
     };
+    // A lease that keeps others out is left as it is, whether or not it was lost.
+    let lost = keeper.leases.iter().find_map(|lease| lease.loss());
     keeper.keeping.shutdown().await;
     let leases = keeper.leases.into_iter().filter_map(Arc::into_inner).collect();
-    if let Some(lost) = release(leases).await
-        && ended.is_ok()
-        && keeper.stage != Stage::Killed
-    {
-        let wrong = format!("{lost}: what the command did last, it may have done without a lock");
-        return Err(complain(Code::LOST, &wrong, "compare fencing tokens: docs/fencing.md"));
+    let lost = release(leases).await.or_else(|| lost.map(|lost| lost.to_string()));
+    match (started, lost) {
+        (Some(Err(error)), _) => Err(not_started(&options.command, &error)),
+        (None, _) => {
+            let fix = "try again; a longer --ttl bears longer pauses";
+            Err(complain(code, "the lease was granted too late to begin", fix))
+        }
+        (Some(Ok(_)), Some(lost)) if keeper.stage != Stage::Killed => {
+            let wrong =
+                format!("{lost}: what the command did last, it may have done without a lock");
+            Err(complain(Code::LOST, &wrong, "compare fencing tokens: docs/fencing.md"))
+        }
+        _ => Ok(code),
     }
-    ended
 }
 
 /// Gives all leases back. The text of one that was lost before.
@@ -228,7 +240,7 @@ impl ExecOptions {
     /// Prints what is no error.
     fn tell(&self, text: &str) {
         if !self.quiet {
-            drop(writeln!(io::stderr(), "redquorum: {text}"));
+            tell(format!("redquorum: {text}\n"));
         }
     }
 
@@ -253,15 +265,7 @@ impl ExecOptions {
             (None, [name]) => {
                 Ok(vec![send!(lock.acquire(name.as_bytes())).at_least(at_least).await?])
             }
-            _ => {
-                let leases = send!(lock.acquire_all(names())).await?;
-                for lease in &leases {
-                    if !at_least.is_zero() {
-                        lease.at_least(at_least).await.map_err(AcquireError::NotExtended)?;
-                    }
-                }
-                Ok(leases.into_iter().collect())
-            }
+            _ => Ok(send!(lock.acquire_all(names())).await?.into_iter().collect()),
         }
     }
 
@@ -287,6 +291,41 @@ impl ExecOptions {
             }
             code => complain(code, &error.to_string(), "correct the command line"),
         }
+    }
+}
+
+/// Whether there is a file of this name, by itself or in `PATH`.
+fn is_there(name: &OsStr) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    name.as_bytes().contains(&b'/') && Path::new(name).exists()
+        || std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// When the command is stopped.
+#[derive(Clone, Copy)]
+struct Margins {
+    /// The TTL of the lock.
+    ttl: Duration,
+    term_before: Duration,
+    kill_before: Duration,
+}
+
+impl Margins {
+    fn of(options: &ExecOptions) -> Result<Self, Code> {
+        let ttl = plan(&options.lock)?.ttl;
+        let term = options.term_before.unwrap_or(ttl * 3 / 10);
+        let kill_before = options.kill_before.unwrap_or((ttl / 10).min(term));
+        let term_before = options.term_before.unwrap_or(term.max(kill_before));
+        // The watchdog extends the lease when a third of the TTL is over, at the latest.
+        if kill_before > term_before || term_before > ttl / 2 {
+            let wrong = format!(
+                "SIGTERM {term_before:?} and SIGKILL {kill_before:?} before the end do not suit a \
+                 TTL of {ttl:?}"
+            );
+            let fix = "SIGTERM comes first, and at most half of the TTL before the end";
+            return Err(complain(Code::USAGE, &wrong, fix));
+        }
+        Ok(Self { ttl, term_before, kill_before })
     }
 }
 
@@ -318,21 +357,8 @@ struct Keeper {
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl Keeper {
-    /// `ttl` is that of the lock.
-    fn of(
-        leases: Vec<Lease>,
-        options: &ExecOptions,
-        ttl: Duration,
-    ) -> Result<Self, (Vec<Lease>, String, &'static str)> {
-        let validity = leases.iter().map(Lease::validity).min().unwrap_or_default().min(ttl);
-        let kill_before = options.kill_before.unwrap_or(validity / 10);
-        let term_before = options.term_before.unwrap_or(kill_before.max(validity * 3 / 10));
-        // The watchdog extends the lease when a third of the TTL is over, at the latest.
-        if kill_before > term_before || term_before > validity / 2 {
-            let wrong =
-                format!("--term-before {term_before:?} is too long for a lease of {validity:?}");
-            return Err((leases, wrong, "make it at most half of the TTL, or the --ttl longer"));
-        }
+    fn of(leases: Vec<Lease>, options: &ExecOptions, margins: Margins) -> Self {
+        let Margins { ttl, term_before, kill_before } = margins;
         let leases: Vec<Arc<Lease>> = leases.into_iter().map(Arc::new).collect();
         let mut keeping = JoinSet::new();
         // The command gets SIGTERM at its end, and the lease covers the time until it has ended.
@@ -340,12 +366,10 @@ impl Keeper {
         for lease in &leases {
             let lease = lease.clone();
             keeping.spawn(async move {
-                // With `--at-least`, a lease lasts longer than the TTL at first. It is extended
-                // only when it is needed, and by the TTL: otherwise others would be kept out for
-                // that long time anew with each extension.
-                let left = lease.validity();
-                if left > ttl {
-                    sleep(left - ttl).await;
+                // With `--at-least`, a lease lasts longer than the TTL at first. From now on it is
+                // extended by the TTL: others stay kept out, a loss is noticed in time, and no
+                // extension keeps others out for that long time anew.
+                if lease.validity() > ttl {
                     // If it fails, the watchdog repeats it.
                     drop(lease.extend_to(ttl).await);
                 }
@@ -353,15 +377,8 @@ impl Keeper {
             });
         }
         let until = options.max_hold.and_then(|max| Instant::now().checked_add(max));
-        Ok(Self {
-            leases,
-            keeping,
-            until,
-            term_before,
-            kill_before,
-            stage: Stage::Running,
-            code: Code::LOST,
-        })
+        let (stage, code) = (Stage::Running, Code::LOST);
+        Self { leases, keeping, until, term_before, kill_before, stage, code }
     }
 
     /// The command, with its variables.
@@ -440,6 +457,13 @@ impl Keeper {
             tokio::select! {
                 signal = signals.any() => match signal {
                     Signal::SIGCHLD => {}
+                    Signal::SIGTSTP => {
+                        // The lease goes on meanwhile, and its end is seen first.
+                        running.signal(Signal::SIGSTOP);
+                        stop();
+                        self.act(running, options);
+                        running.signal(Signal::SIGCONT);
+                    }
                     Signal::SIGCONT => {
                         // This program was stopped, and the lease went on.
                         self.act(running, options);
@@ -473,8 +497,8 @@ impl Keeper {
                     (why, Signal::SIGTERM)
                 }
             };
-            options.tell(&format!("{why}: {signal} to the command"));
             running.signal(signal);
+            options.tell(&format!("{why}: {signal} to the command"));
             self.stage = if signal == Signal::SIGKILL { Stage::Killed } else { stage };
         }
     }
@@ -485,19 +509,23 @@ impl Keeper {
             // The lease may have ended meanwhile: then the command does not go on.
             self.act(running, options);
             running.resume();
+        } else {
+            options.tell("the command stands still, by a signal or since it waits for a terminal");
         }
     }
 
     /// The command has ended. If it was asked to, what it has started must end as well.
     async fn ended(&mut self, running: &Running, code: Code, options: &ExecOptions) -> Code {
         if self.stage == Stage::Running {
+            running.reap();
             if running.has_processes() {
                 options.tell("processes that the command started go on without the lease");
             }
             return code;
         }
-        while running.has_processes() && self.stage < Stage::Killed {
+        while running.has_processes() && (self.stage < Stage::Killed || !self.left().is_zero()) {
             self.act(running, options);
+            running.reap();
             sleep(Duration::from_millis(10)).await;
         }
         self.code
@@ -522,6 +550,7 @@ impl Signals {
             Signal::SIGINT,
             Signal::SIGQUIT,
             Signal::SIGTERM,
+            Signal::SIGTSTP,
             Signal::SIGUSR1,
             Signal::SIGUSR2,
         ] {
@@ -552,6 +581,7 @@ impl Signals {
         loop {
             match self.any().await {
                 Signal::SIGCHLD | Signal::SIGCONT => {}
+                Signal::SIGTSTP => stop(),
                 signal => return signal,
             }
         }

@@ -20,7 +20,9 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -134,15 +136,17 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     ended.unwrap_or_else(|code| code).into()
 }
 
-/// Prints a line, or several. A closed pipe is no error: whoever reads has seen enough.
+/// Prints a line, or several. A closed pipe ends the program without an error: whoever reads has
+/// seen enough.
 fn say(text: &str) -> Result<Code, Code> {
     match writeln!(std::io::stdout(), "{}", text.trim_end()) {
-        Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => Err(complain(
+        Ok(()) => Ok(Code::SUCCESS),
+        Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => Err(Code::SUCCESS),
+        Err(why) => Err(complain(
             Code::SYSTEM,
             &format!("the output cannot be written: {why}"),
             "make room, or write it elsewhere",
         )),
-        _ => Ok(Code::SUCCESS),
     }
 }
 
@@ -151,6 +155,35 @@ fn say_json(value: &impl serde::Serialize) -> Result<Code, Code> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|why| complain(Code::INTERNAL, &format!("this is no JSON: {why}"), "report it"))?;
     say(&text)
+}
+
+/// What is said on standard error while a lease must be kept: whoever reads it may not go on
+/// reading, and nothing waits for that.
+static TOLD: OnceLock<mpsc::Sender<String>> = OnceLock::new();
+static UNTOLD: AtomicUsize = AtomicUsize::new(0);
+
+fn tell(text: String) {
+    let sender = TOLD.get_or_init(|| {
+        let (sender, texts) = mpsc::channel::<String>();
+        std::thread::spawn(move || {
+            for text in texts {
+                // If standard error is closed or full, the text is dropped.
+                drop(std::io::stderr().write_all(text.as_bytes()));
+                UNTOLD.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
+        sender
+    });
+    UNTOLD.fetch_add(1, Ordering::Relaxed);
+    drop(sender.send(text));
+}
+
+/// Waits for a moment until all was told.
+fn told() {
+    let until = Instant::now() + Duration::from_millis(100);
+    while UNTOLD.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Prints an error and its remedy on standard error. Returns the exit code.

@@ -15,21 +15,34 @@ use crate::complain;
 /// The beginning of the names of environment variables.
 const PREFIX: &str = "REDQUORUM_";
 
-/// Variables with this prefix that are no options: those that a command of `exec` gets, the file,
-/// those of examples, and those of the fault injector.
-const OTHERS: [&str; 11] = [
+/// What the names of other variables begin with, behind the prefix: those that a command of `exec`
+/// gets, the file, and those of examples, tests and the fault injector.
+const OTHERS: [&str; 19] = [
+    "CHAOS",
+    "CLOCK",
     "CONFIG",
-    "RESOURCE",
-    "FENCING_TOKEN",
+    "COUNT_THREADS",
     "DEADLINE",
-    "PERMIT",
+    "FENCING_TOKEN",
+    "MARIADB_",
     "NODES",
     "OPTIONS",
-    "REDIS_SERVER",
-    "REQUIRE_REDIS",
+    "PERMIT",
+    "PRELOAD",
+    "PROGRAMS",
+    "REDIS_",
+    "REQUIRE_",
+    "RESOURCE",
     "SOCKET",
+    "UPDATE",
     "URLS",
+    "USAGE_",
 ];
+
+fn is_other(key: &str) -> bool {
+    let is_option = Config::keys().any(|(option, _)| variable(option) == format!("{PREFIX}{key}"));
+    !is_option && OTHERS.iter().any(|other| key.starts_with(other))
+}
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
@@ -118,8 +131,8 @@ impl LockOptions {
         let (mut file, mut ours) = (self.file.clone(), Vec::new());
         for (name, value) in variables {
             match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
-                Some("CONFIG") if file.is_none() => file = Some(value.into()),
-                Some(key) if !OTHERS.contains(&key) => ours.push((name, value)),
+                Some("CONFIG") if file.is_none() && !value.is_empty() => file = Some(value.into()),
+                Some(key) if !is_other(key) => ours.push((name, value)),
                 _ => {}
             }
         }
@@ -140,7 +153,9 @@ impl LockOptions {
                 (format!("--{error}"), "`redquorum exec --help` lists the options".to_owned())
             })?;
         }
-        if !has_masters {
+        if !has_masters
+            || self.given.iter().any(|(key, value)| key == "masters" && value.is_empty())
+        {
             let fix = format!(
                 "give their URLs: --masters redis://db1,redis://db2,redis://db3, or {masters}, or \
                  `masters` in a file (--config)"

@@ -1,13 +1,14 @@
 //! The process of a command: in a process group of its own, which is signalled as a whole, and in
 //! the foreground of the terminal, if this program is.
 
-use std::io;
+use std::cell::Cell;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::signal::{SigSet, Signal, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
@@ -18,6 +19,8 @@ pub(crate) struct Running {
     group: Pid,
     /// Whether the command was put into the foreground of the terminal on standard input.
     terminal: bool,
+    /// Whether it has ended.
+    ended: Cell<bool>,
 }
 
 /// What became of a command since it was last asked.
@@ -37,26 +40,29 @@ impl Running {
     /// # Errors
     /// It is not there, or cannot be executed.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
-        // Without this the program would be stopped when it takes the terminal back.
-        SigSet::from(Signal::SIGTTOU).thread_block()?;
-        let stdin = io::stdin();
-        let terminal = tcgetpgrp(stdin.as_fd()).is_ok_and(|foreground| foreground == getpgrp());
+        // Where the output goes elsewhere, another program of this job may need the terminal.
+        let terminal = is_foreground(getpgrp()) && io::stdout().is_terminal();
         let child = command.process_group(0).spawn()?;
+        // Without this the program would be stopped when it takes the terminal back. The command
+        // does not inherit it.
+        SigSet::from(Signal::SIGTTOU).thread_block()?;
         let group = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
-        let running = Self { group, terminal };
+        let running = Self { group, terminal, ended: Cell::new(false) };
         running.enter_foreground();
         Ok(running)
     }
 
+    /// Gives the terminal to the command, unless the shell has it.
     fn enter_foreground(&self) {
-        if self.terminal {
+        if self.terminal && is_foreground(getpgrp()) {
             // It fails if the command has ended already.
             _ = tcsetpgrp(io::stdin().as_fd(), self.group);
         }
     }
 
+    /// Takes the terminal back, unless the shell has it.
     fn leave_foreground(&self) {
-        if self.terminal {
+        if self.terminal && is_foreground(self.group) {
             // It fails if the terminal is gone.
             _ = tcsetpgrp(io::stdin().as_fd(), getpgrp());
         }
@@ -80,8 +86,9 @@ impl Running {
                     continue;
                 }
                 Ok(WaitStatus::Stopped(..)) => Some(Change::Stopped),
-                Err(Errno::EINTR) => continue,
-                // Nothing but this waits for the command.
+                // The second one is that of a process that a real-time signal ended.
+                Err(Errno::EINTR | Errno::EINVAL) => continue,
+                // There is no command any more.
                 Err(_) => Some(self.ended(Change::Killed(Signal::SIGKILL as i32))),
                 Ok(_) => None,
             };
@@ -89,8 +96,17 @@ impl Running {
     }
 
     fn ended(&self, change: Change) -> Change {
+        self.ended.set(true);
         self.leave_foreground();
         change
+    }
+
+    /// Waits for orphans that have ended, in a container whose first process this is.
+    pub(crate) fn reap(&self) {
+        while self.ended.get()
+            && waitpid(None, Some(WaitPidFlag::WNOHANG))
+                .is_ok_and(|status| status != WaitStatus::StillAlive)
+        {}
     }
 
     /// Sends a signal to all processes of the command that have not left its group.
@@ -118,10 +134,26 @@ impl Running {
 
     /// Continues the command after [`Running::stop_with_it`].
     pub(crate) fn resume(&self) {
-        // Behind `bg`, the shell keeps the terminal.
-        if tcgetpgrp(io::stdin().as_fd()).is_ok_and(|foreground| foreground == getpgrp()) {
-            self.enter_foreground();
-        }
+        self.enter_foreground();
         self.signal(Signal::SIGCONT);
     }
+}
+
+/// After a panic the leases are given back: the command must not go on.
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended.get() {
+            self.signal(Signal::SIGKILL);
+        }
+    }
+}
+
+/// Whether a process group has the terminal on standard input.
+fn is_foreground(group: Pid) -> bool {
+    tcgetpgrp(io::stdin().as_fd()).is_ok_and(|foreground| foreground == group)
+}
+
+/// Stops this program, until it is continued.
+pub(crate) fn stop() {
+    _ = raise(Signal::SIGSTOP);
 }

@@ -11,6 +11,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use crate::builder::Builder;
 use crate::endpoint::Endpoint;
 use crate::node::Node;
+use crate::sentinel::Sentinel;
 
 /// The masters and options of a lock, from TOML, JSON or any other format of
 /// [serde](https://serde.rs), or from [environment variables](Config::from_env). Feature `serde`.
@@ -107,7 +108,8 @@ fn split(text: &str) -> Vec<String> {
     let mut urls: Vec<String> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         match urls.last_mut() {
-            Some(url) if url.contains("-sentinel://") && !part.contains("://") => {
+            // Behind the service there are no more hosts.
+            Some(url) if is_list_of_sentinels(url) && !part.contains("://") => {
                 url.push(',');
                 url.push_str(part);
             }
@@ -115,6 +117,12 @@ fn split(text: &str) -> Vec<String> {
         }
     }
     urls
+}
+
+fn is_list_of_sentinels(url: &str) -> bool {
+    let hosts =
+        url.split_once("://").filter(|(scheme, _)| scheme.to_lowercase().ends_with("-sentinel"));
+    hosts.is_some_and(|(_, hosts)| !hosts.contains('/'))
 }
 
 /// Declares the options once: what each is, the method of the builder that sets it, its key, its
@@ -290,9 +298,13 @@ fn is_of_a_service(key: &str) -> bool {
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |url: &String| match Endpoint::from_url(url) {
-            Ok(endpoint) => endpoint.name(),
-            Err(error) => format!("({error})"),
+        let name = |url: &String| match Sentinel::from_url(url) {
+            Some(Ok(sentinel)) => format!("{sentinel:?}"),
+            Some(Err(error)) => format!("({error})"),
+            None => match Endpoint::from_url(url) {
+                Ok(endpoint) => endpoint.name(),
+                Err(error) => format!("({error})"),
+            },
         };
         let masters: Vec<String> = self.masters.iter().map(name).collect();
         f.debug_struct("Config").field("masters", &masters).field("options", &self.options).finish()
@@ -480,6 +492,15 @@ mod tests {
         }
         let others = variables(&[("OTHER_TTL", "?"), ("LOCK_FAIR", "true")]).unwrap();
         assert_eq!(others.options, Options { fair: Some(true), ..Options::default() });
+    }
+
+    #[test]
+    fn urls_of_sentinels_have_commas_inside() {
+        let split = split("redis://a, Redis-Sentinel://s1,s2:5/lock-a,redis-sentinel://s3/b, c");
+        assert_eq!(
+            split,
+            ["redis://a", "Redis-Sentinel://s1,s2:5/lock-a", "redis-sentinel://s3/b", "c"]
+        );
     }
 
     #[test]

@@ -88,6 +88,9 @@ impl Sentinel {
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
         let (mut user, mut password) = ("", None);
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            if parameter.contains(['/', '#', '@', '?']) {
+                return Err(form("a `/`, `?`, `#` or `@` in a parameter must be percent-encoded"));
+            }
             match parameter.split_once('=') {
                 Some(("sentinel-user", value)) => user = value,
                 Some(("sentinel-password", value)) => password = Some(value),

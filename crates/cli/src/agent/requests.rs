@@ -41,6 +41,20 @@ struct HandlerState {
     closed: bool,
 }
 
+impl HandlerState {
+    /// Whether a lease of this key can be added. A client of a shared lease is granted another one,
+    /// but a lease is named by its client and its resource, so the first one would be forgotten.
+    fn may_hold(&mut self, key: &LeaseKey) -> Result<(), RequestError> {
+        match self.leases.find(key) {
+            Ok(record) if record.held().is_ok() && !record.lease.lease.is_lost() => {
+                let text = format!("{} holds {}: ask `again`, or by another client", key.0, key.1);
+                Err(RequestError::new(FailureReason::Error, text))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The handles of a lease.
 struct Held {
     lease: Arc<Lease>,
@@ -188,6 +202,9 @@ impl RequestHandler {
         let granted = move |state: &mut HandlerState, call: Call, at_ns, lease: Lease| {
             if lease.handles() > 1 {
                 return handler.reenter(state, call, at_ns, (&key, lease));
+            }
+            if let Err(held) = state.may_hold(&key) {
+                return call.reply(at_ns, Err(held));
             }
             call.granted(at_ns, handler.hold(state, key, owner, lease), None)
         };
@@ -480,6 +497,10 @@ impl RequestHandler {
         let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));
         let handler = self.clone();
         let granted = move |state: &mut HandlerState, call: Call, at_ns, leases: Leases| {
+            let mut keys = resources.iter().map(|resource| (client.clone(), resource.clone()));
+            if let Err(held) = keys.try_for_each(|key| state.may_hold(&key)) {
+                return call.reply(at_ns, Err(held));
+            }
             let grants = leases.into_iter().zip(resources).map(|(lease, resource)| {
                 handler.hold(state, (client.clone(), resource), Owner::new(), lease)
             });
@@ -503,6 +524,9 @@ impl RequestHandler {
             let chosen = |name: &&Name| name.as_bytes() == lease.resource();
             let resource = resources.iter().find(chosen).cloned();
             let key = (client, resource.clone().expect("it is one of them"));
+            if let Err(held) = state.may_hold(&key) {
+                return call.reply(at_ns, Err(held));
+            }
             let grant = handler.hold(state, key, Owner::new(), lease);
             ClientReply { resource, ..call.granted(at_ns, grant, None) }
         };

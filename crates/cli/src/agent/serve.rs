@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -20,9 +21,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::requests::RequestHandler;
-use super::{Lines, Output, line, read_lines, ready};
+use super::{Lines, Output, line, read_lines, ready, write};
 use crate::codes::Code;
 use crate::options::{LockOptions, build, plan};
 use crate::{complain, runtime};
@@ -65,7 +67,7 @@ fn mode(text: &str) -> Result<u32, String> {
 const LONGEST: u64 = 8 << 20;
 
 /// The most messages that wait for a program that does not read.
-const MOST_WAITING: usize = 10_000;
+const MOST_WAITING: usize = 1_000;
 
 /// Serves until the input ends. A harness that starts it gets its built-in client.
 pub(crate) fn serve(options: AgentOptions) -> Result<Code, Code> {
@@ -167,7 +169,19 @@ impl Service {
     }
 
     async fn standard_input(&self) -> Result<(), Code> {
-        let output = Output::StdoutOrNowhere;
+        let (to, mut messages) = mpsc::channel(MOST_WAITING);
+        let overflow = Arc::new(Notify::new());
+        let output = Output::Connection(Lines { to: to.clone(), overflow: overflow.clone() });
+        // A program that does not read stops this thread alone.
+        let unread = Arc::new(AtomicBool::new(false));
+        let is_unread = unread.clone();
+        std::thread::spawn(move || {
+            while let Some(message) = messages.blocking_recv() {
+                is_unread.store(true, Ordering::Release);
+                write(&message);
+                is_unread.store(false, Ordering::Release);
+            }
+        });
         let handler = self.handler(&output);
         let mut lines = read_lines(|| ());
         let reads = async {
@@ -181,9 +195,17 @@ impl Service {
         };
         let ended = tokio::select! {
             ended = reads => ended,
+            () = overflow.notified() => Ok(()),
             () = self.end() => Ok(()),
         };
         handler.close().await;
+        // The last replies, if anybody reads them.
+        for _ in 0..100 {
+            if to.capacity() == MOST_WAITING && !unread.load(Ordering::Acquire) {
+                break;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
         ended
     }
 
@@ -199,7 +221,7 @@ impl Service {
                     // Too many open files, mostly: they are fewer when a connection has ended.
                     Err(why) => {
                         eprintln!("redquorum: a connection was not accepted: {why}");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        sleep(Duration::from_millis(100)).await;
                     }
                 },
                 Some(_) = connections.join_next() => {}
@@ -259,6 +281,10 @@ async fn converse(
     }
 }
 
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
 /// Binds the socket. One that a dead agent has left is replaced.
 fn bind(path: &Path, mode: u32) -> Result<UnixListener, Code> {
     let failed = |why: &std::io::Error| {
@@ -270,7 +296,8 @@ fn bind(path: &Path, mode: u32) -> Result<UnixListener, Code> {
             let wrong = format!("another program listens on {}", path.display());
             return Err(complain(Code::SYSTEM, &wrong, "end it, or name another path"));
         }
-        Err(why) if why.kind() == ErrorKind::ConnectionRefused => {
+        // A file of another kind refuses connections, too.
+        Err(why) if why.kind() == ErrorKind::ConnectionRefused && is_socket(path) => {
             fs::remove_file(path).map_err(|why| failed(&why))?;
         }
         Err(_) => {}

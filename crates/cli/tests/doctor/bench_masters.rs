@@ -1,6 +1,6 @@
 //! `redquorum bench-masters`: a line for each master, the options that follow, and JSON.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use redquorum_rig::trials::Case;
 use redquorum_rig::{Masters, cases};
@@ -16,7 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// The exit code, standard output and standard error.
 fn bench(urls: &[String], options: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum"));
+    let mut command = crate::diagnosis::program();
     command.args(["bench-masters", "--masters", &urls.join(",")]).args(options);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -47,10 +47,21 @@ pub(crate) struct Finding {
     pub(crate) fix: Option<String>,
 }
 
+/// The program, with no options from the environment.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("REDQUORUM_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// Runs `doctor` on masters, with options. Returns the exit code, standard output and standard
 /// error.
 pub(crate) fn run(urls: &[String], options: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum"));
+    let mut command = program();
     command.arg("doctor").args(options).stdin(Stdio::null());
     if !urls.is_empty() {
         command.args(["--masters", &urls.join(",")]);

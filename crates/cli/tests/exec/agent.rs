@@ -65,6 +65,12 @@ fn requests_say_only_what_they_need_and_the_end_of_input_gives_all_back() {
     assert!(granted["ok"] == true && granted["fence"].is_u64(), "{granted}");
     let shared = wire.ask(&json!({"id": 2, "op": "acquire", "resource": "s", "shared": true}));
     assert!(shared["ok"] == true && shared["fence"].is_null(), "{shared}");
+    let again = wire.ask(&json!({"id": 7, "op": "acquire", "resource": "s", "shared": true}));
+    assert!(
+        again["why"] == "error" && again["text"].as_str().unwrap().contains("again"),
+        "{again}"
+    );
+    assert!(holder(&masters, "s").starts_with("s: shared"), "the first one is kept");
     let extended = wire.ask(&json!({"id": 3, "op": "extend", "resource": "r"}));
     assert!(extended["deadline_ns"].as_i64() > granted["deadline_ns"].as_i64(), "{extended}");
     let taken = json!({"id": 4, "client": "b", "op": "acquire", "resource": "r", "wait_ms": 0});

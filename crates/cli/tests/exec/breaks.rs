@@ -20,7 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// Holds `r`.
 fn hold(masters: &Masters, ttl: &str, words: &[&str]) -> Process {
     let mut command = redquorum(masters);
-    command.args(["exec", "-q", "--ttl", ttl]).args(words).args(["r", "--", "sleep", "60"]);
+    command.args(["exec", "-q", "--ttl", ttl]).args(words).args(["r", "--", "sleep", "600"]);
     Process::start(&mut command)
 }
 
@@ -48,6 +48,10 @@ fn the_holder_that_is_named_loses_its_lease_and_learns_of_it() {
     assert!(text.starts_with(&words) && text.contains("3 keys are deleted"), "{text}");
     assert_eq!(held.code(), 74, "the command was stopped");
     assert_eq!(exec(&masters, &["-n", "r", "--", "true"]).0, 0);
+    // One that keeps others out for an hour learns of it as soon.
+    let mut held = hold(&masters, "3s", &["--at-least", "1h"]);
+    let (code, _, _) = breaks(&masters, &[&self::token(&masters), "--yes"]);
+    assert_eq!((code, held.code()), (0, 74));
 }
 
 fn no_other_holder_is_harmed_and_readers_are_broken_one_by_one() {

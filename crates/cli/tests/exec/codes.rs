@@ -56,7 +56,7 @@ fn a_taken_resource_is_75_or_what_the_caller_says() {
     let masters = Masters::start(3).unwrap();
     let mut other = redquorum(&masters);
     let mut other =
-        Process::start(other.args(["exec", "--name", "billing-7", "r", "--", "sleep", "60"]));
+        Process::start(other.args(["exec", "--name", "billing-7", "r", "--", "sleep", "600"]));
     eventually("it is held", || holder(&masters, "r").starts_with("r: held by \"billing-7\""));
     let (code, _, text) = exec(&masters, &["-n", "r", "--", "true"]);
     assert_eq!(code, 75);
@@ -78,7 +78,7 @@ fn a_taken_resource_is_75_or_what_the_caller_says() {
 fn a_signal_ends_the_wait() {
     let masters = Masters::start(3).unwrap();
     let mut other = redquorum(&masters);
-    let mut other = Process::start(other.args(["exec", "r", "--", "sleep", "60"]));
+    let mut other = Process::start(other.args(["exec", "r", "--", "sleep", "600"]));
     eventually("it is held", || holder(&masters, "r") != "r: free");
     for (sent, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
         let mut waits = redquorum(&masters);
@@ -97,7 +97,7 @@ fn a_signal_ends_the_wait() {
 
 fn a_command_runs_for_max_hold_at_most() {
     let masters = Masters::start(3).unwrap();
-    let (code, _, text) = exec(&masters, &["--max-hold", "200ms", "r", "--", "sleep", "60"]);
+    let (code, _, text) = exec(&masters, &["--max-hold", "200ms", "r", "--", "sleep", "600"]);
     assert_eq!(code, 124);
     assert!(text.contains("--max-hold is over: SIGTERM"), "{text}");
     // One that ignores the signal.
@@ -111,7 +111,7 @@ fn a_command_runs_for_max_hold_at_most() {
 fn a_lease_that_is_lost_stops_the_command() {
     let masters = Masters::start(3).unwrap();
     let mut command = redquorum(&masters);
-    command.args(["exec", "--ttl", "1s", "r", "--", "sleep", "60"]).stderr(Stdio::piped());
+    command.args(["exec", "--ttl", "1s", "r", "--", "sleep", "600"]).stderr(Stdio::piped());
     let mut other = Process::start(&mut command);
     eventually("it is held", || holder(&masters, "r") != "r: free");
     for master in 1..=3 {
@@ -143,9 +143,15 @@ fn wrong_options_are_64_and_name_the_remedy() {
         (&["exec", masters, "--ttl", "5 parsecs", "r", "--", "true"], "--ttl: \"5 parsecs\""),
         (&["exec", masters, "--ttl", "1ms", "r", "--", "true"], "too short"),
         (&["exec", masters, "--permits", "2", "r", "s", "--", "true"], "permits of several"),
+        (&["exec", masters, "--at-least", "1m", "r", "s", "--", "true"], "--at-least of several"),
+        (
+            &["exec", masters, "--ttl", "10s", "--term-before", "6s", "r", "--", "true"],
+            "do not suit",
+        ),
+        (&["exec", "--masters", "", "r", "--", "true"], "no masters are named"),
         (
             &["exec", masters, "--term-before", "1s", "--kill-before", "2s", "r", "--", "true"],
-            "longer one",
+            "do not suit",
         ),
         (&["exec", masters, "--config", "/no/such/file", "r", "--", "true"], "cannot be read"),
         (&["exec", masters, "--fair=perhaps", "r", "--", "true"], "not true or false"),
@@ -241,7 +247,7 @@ fn output_that_cannot_be_written_is_71_and_harms_no_command() {
     let held = redquorum(&masters).args(["holder", "r"]).stdout(full()).output().unwrap();
     assert_eq!(held.status.code(), Some(71));
     let mut command = redquorum(&masters);
-    command.args(["exec", "--max-hold", "1ms", "r", "--", "sleep", "60"]).stderr(full());
+    command.args(["exec", "--max-hold", "1ms", "r", "--", "sleep", "600"]).stderr(full());
     assert_eq!(command.status().unwrap().code(), Some(124));
 }
 

@@ -21,6 +21,8 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: a_program_that_is_stopped_and_continued_keeps_its_lease_or_kills_the_command,
         with_masters: what_a_command_has_started_ends_with_it_where_the_lease_is_over,
         with_masters: a_command_dies_with_its_parent_if_it_is_asked_to,
+        with_masters: output_that_nobody_reads_keeps_no_command_alive,
+        with_masters: a_program_that_is_asked_to_stop_stops_its_command_first,
         with_masters: a_terminal_works_and_a_command_that_was_stopped_for_too_long_does_not_go_on,
     ]
 }
@@ -28,6 +30,10 @@ pub(crate) fn cases() -> Vec<Case> {
 /// A command with a lease of a second that ignores SIGTERM. Returns the program, and the process of
 /// the command.
 fn stubborn(masters: &Masters, folder: &Folder, options: &[&str]) -> (Process, i32) {
+    stubborn_for("1s", masters, folder, options)
+}
+
+fn stubborn_for(ttl: &str, masters: &Masters, folder: &Folder, options: &[&str]) -> (Process, i32) {
     let file = folder.file("pid");
     drop(std::fs::remove_file(&file));
     let script = format!(
@@ -35,17 +41,17 @@ fn stubborn(masters: &Masters, folder: &Folder, options: &[&str]) -> (Process, i
         file.display()
     );
     let mut command = redquorum(masters);
-    command.args(["exec", "--quiet", "--ttl", "1s", "--node-timeout", "200ms"]).args(options);
+    command.args(["exec", "--quiet", "--ttl", ttl, "--node-timeout", "200ms"]).args(options);
     let child = Process::start(command.args(["r", "--", "sh", "-c", &script]));
     (child, number(&file))
 }
 
-/// `fault` keeps the lease from being extended, and `mend` ends that. A rival that waits all the
-/// while finds the command gone.
+/// `fault` keeps the lease from being extended, and `mend` ends that as soon as the keys are over,
+/// whatever has become of the command. A rival that waits all the while finds it gone.
 fn gone_before_a_rival(
     masters: &Masters,
     fault: impl Fn(&Masters, usize),
-    mend: impl Fn(&Masters, usize),
+    mend: impl Fn(&Masters, usize) + Sync,
 ) {
     let folder = Folder::new();
     for round in 0..rounds() {
@@ -53,14 +59,14 @@ fn gone_before_a_rival(
         let broken = [round % 3 + 1, (round + 1) % 3 + 1];
         broken.iter().for_each(|master| fault(masters, *master));
         thread::scope(|scope| {
-            let rival = scope.spawn(|| {
-                // It holds as soon as the masters let it.
-                rival(masters, "r", Duration::from_secs(60), || runs(pid))
+            let rival = scope.spawn(|| rival(masters, "r", Duration::from_secs(60), || runs(pid)));
+            scope.spawn(|| {
+                thread::sleep(Duration::from_secs(1));
+                broken.iter().for_each(|master| mend(masters, *master));
             });
-            assert_eq!(child.code(), 74, "round {round}");
-            broken.iter().for_each(|master| mend(masters, *master));
             assert!(!rival.join().unwrap(), "round {round}: the command runs beside a rival");
         });
+        assert_eq!(child.code(), 74, "round {round}");
     }
 }
 
@@ -86,14 +92,15 @@ fn a_program_that_is_stopped_and_continued_keeps_its_lease_or_kills_the_command(
     let masters = Masters::start(3).unwrap();
     let folder = Folder::new();
     for round in 0..rounds() {
-        let (mut child, pid) = stubborn(&masters, &folder, &[]);
-        // Short stops do no harm, unless the machine makes them long: then the command is killed.
+        let (mut child, pid) = stubborn_for("5s", &masters, &folder, &[]);
+        // Short stops do no harm.
         for _ in 0..3 {
             child.signal(Signal::SIGSTOP);
             thread::sleep(Duration::from_millis(50));
             child.signal(Signal::SIGCONT);
             thread::sleep(Duration::from_millis(50));
         }
+        assert!(child.try_wait().unwrap().is_none() && runs(pid), "round {round}: it was stopped");
         child.signal(Signal::SIGSTOP);
         // Others get the resource at the end of the lease, and not before.
         rival(&masters, "r", Duration::from_secs(60), || ());
@@ -113,8 +120,7 @@ fn what_a_command_has_started_ends_with_it_where_the_lease_is_over() {
     );
     // The command itself ends at once when it is asked to.
     let script = format!("{background} wait");
-    let words =
-        ["exec", "-q", "--ttl", "1s", "--max-hold", "300ms", "r", "--", "sh", "-c", &script];
+    let words = ["exec", "-q", "--ttl", "1s", "--max-hold", "3s", "r", "--", "sh", "-c", &script];
     let mut child = Process::start(redquorum(&masters).args(words));
     let pid = number(&file);
     assert_eq!(child.code(), 124);
@@ -152,6 +158,44 @@ fn a_command_dies_with_its_parent_if_it_is_asked_to() {
     eventually("the lease is over", || holder(&masters, "r") == "r: free");
     assert!(runs(pid));
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+}
+
+fn output_that_nobody_reads_keeps_no_command_alive() {
+    let masters = Masters::start(3).unwrap();
+    let folder = Folder::new();
+    let (_reader, writer) = std::io::pipe().unwrap();
+    // A pipe that is full.
+    let mut full = Command::new("sh");
+    full.args(["-c", "dd if=/dev/zero of=/dev/stdout bs=4096 oflag=nonblock 2>/dev/null"]);
+    full.stdout(writer.try_clone().unwrap()).status().unwrap();
+    let file = folder.file("pid");
+    let script = format!("echo $$ > {}; exec sleep 600 2>/dev/null", file.display());
+    let mut command = redquorum(&masters);
+    command.args(["exec", "--ttl", "1s", "--max-hold", "500ms", "r", "--", "sh", "-c", &script]);
+    let mut child = Process::start(command.stderr(writer).stdout(Stdio::null()));
+    let pid = number(&file);
+    assert_eq!(child.code(), 124);
+    assert!(!runs(pid));
+}
+
+fn a_program_that_is_asked_to_stop_stops_its_command_first() {
+    let masters = Masters::start(3).unwrap();
+    let folder = Folder::new();
+    let (mut child, pid) = stubborn(&masters, &folder, &[]);
+    let stopped = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    };
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    child.signal(Signal::SIGTSTP);
+    let own = i32::try_from(child.id()).unwrap();
+    eventually("both stand still", || stopped(pid) && stopped(own));
+    eventually("the lease is over", || holder(&masters, "r") == "r: free");
+    child.signal(Signal::SIGCONT);
+    assert_eq!(child.code(), 74);
+    assert!(!runs(pid));
 }
 
 /// An interactive shell on a terminal of its own.
