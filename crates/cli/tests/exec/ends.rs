@@ -209,8 +209,10 @@ impl Terminal {
     fn open(masters: &Masters) -> Self {
         let pty = openpty(None, None).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
-        let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait", "sh", "-i"]).stdin(end()).stdout(end()).stderr(end());
+        // Where tests run in the background, Ctrl-C is ignored: not so in this shell.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT,QUIT,HUP", "setsid", "--ctty", "--wait", "sh", "-i"]);
+        command.stdin(end()).stdout(end()).stderr(end());
         command
             .env("REDQUORUM_MASTERS", masters.urls().join(","))
             .env("PS1", "$ ")
