@@ -24,7 +24,9 @@ fn a_signal_ends_the_binary_with_its_code_and_nothing_is_left() {
         let mut owner = Owner::binary("2", &format!("binary_{signal}"));
         let lines = owner.read_until("redis://");
         let export = lines.iter().find_map(|line| line.strip_prefix("export REDQUORUM_URLS="));
-        let urls: Vec<_> = export.unwrap().split(',').collect();
+        let (urls, also) = export.unwrap().split_once(' ').unwrap();
+        assert_eq!(also, format!("REDQUORUM_MASTERS={urls}"));
+        let urls: Vec<_> = urls.split(',').collect();
         assert_eq!((urls.len(), lines.last().unwrap().as_str()), (2, urls[0]));
         assert_eq!(owner.read_until("redis://"), [urls[1]]);
         // The standard input of the binary is at its end from the start. The binary still runs.
