@@ -79,8 +79,11 @@ impl Running {
                 Ok(WaitStatus::Signaled(_, signal, _)) => {
                     Some(self.ended(Change::Killed(signal as i32)))
                 }
-                Ok(WaitStatus::Stopped(_, Signal::SIGTTIN | Signal::SIGTTOU)) if self.terminal => {
-                    // It used the terminal before it was in the foreground.
+                Ok(WaitStatus::Stopped(_, Signal::SIGTTIN | Signal::SIGTTOU))
+                    if self.terminal && (is_foreground(self.group) || is_foreground(getpgrp())) =>
+                {
+                    // It used the terminal before it was in the foreground. Behind `bg` the shell
+                    // has the terminal, and the command stays stopped.
                     self.enter_foreground();
                     self.signal(Signal::SIGCONT);
                     continue;

@@ -182,20 +182,21 @@ fn a_program_that_is_asked_to_stop_stops_its_command_first() {
     let masters = Masters::start(3).unwrap();
     let folder = Folder::new();
     let (mut child, pid) = stubborn(&masters, &folder, &[]);
-    let stopped = |pid: i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
-    };
     if !cfg!(target_os = "linux") {
         return;
     }
     child.signal(Signal::SIGTSTP);
     let own = i32::try_from(child.id()).unwrap();
-    eventually("both stand still", || stopped(pid) && stopped(own));
+    eventually("both stand still", || is_stopped(pid) && is_stopped(own));
     eventually("the lease is over", || holder(&masters, "r") == "r: free");
     child.signal(Signal::SIGCONT);
     assert_eq!(child.code(), 74);
     assert!(!runs(pid));
+}
+
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
 /// An interactive shell on a terminal of its own.
@@ -259,6 +260,7 @@ fn a_terminal_works_and_a_command_that_was_stopped_for_too_long_does_not_go_on()
     if !cfg!(target_os = "linux") {
         return;
     }
+    let folder = Folder::new();
     let mut terminal = Terminal::open(&masters);
     terminal.types(&format!("{program} exec --ttl 1h r -- cat\n"), "cat\r\n");
     eventually("it is held", || holder(&masters, "r") != "r: free");
@@ -269,6 +271,18 @@ fn a_terminal_works_and_a_command_that_was_stopped_for_too_long_does_not_go_on()
     terminal.types("\x03", "$ ");
     terminal.types("echo code=$?.\n", "code=130.");
     assert_eq!(holder(&masters, "r"), "r: free");
+    // Behind `bg`, a command that reads the terminal stops, and so does the program, until `fg`.
+    let file = folder.file("pid");
+    let script = format!("echo $PPID > {}; exec cat", file.display());
+    terminal.types(&format!("{program} exec --ttl 1h r -- sh -c '{script}'\n"), "cat'\r\n");
+    let own = number(&file);
+    terminal.types("\x1a", "$ ");
+    terminal.types("bg\n", "$ ");
+    eventually("it stands still", || is_stopped(own));
+    // The shell quotes in its own way.
+    terminal.types("fg\n", "cat\"\r\n");
+    terminal.types("once more\n", "once more\r\nonce more\r\n");
+    terminal.types("\x03", "$ ");
     // A lease that ends while both are stopped.
     terminal.types(&format!("{program} exec --ttl 2s r -- cat\n"), "cat\r\n");
     eventually("it is held", || holder(&masters, "r") != "r: free");
