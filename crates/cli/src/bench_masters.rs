@@ -19,7 +19,7 @@ use summary::{Advice, Lock, Samples, Summary, advise};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::codes::Code;
-use crate::line::{AskError, Line, Unreached};
+use crate::line::{AskError, Line, Unreached, on_each};
 use crate::look::Look;
 use crate::options::{LockOptions, plan};
 use crate::{complain, runtime, say, say_json, time};
@@ -70,7 +70,7 @@ struct Measured {
 }
 
 pub(crate) fn main(options: &BenchOptions) -> Result<Code, Code> {
-    let plan = plan(&options.lock)?;
+    let plan = plan(&options.lock.builder()?)?;
     if options.length < SHORTEST {
         let wrong = format!("--for {:?} is too short for the rate of a clock", options.length);
         return Err(complain(Code::USAGE, &wrong, "give at least 1s"));
@@ -81,7 +81,8 @@ pub(crate) fn main(options: &BenchOptions) -> Result<Code, Code> {
         drop(writeln!(std::io::stderr(), "measuring {masters} masters for {length:?} …"));
     }
     let runtime = runtime()?;
-    let all = runtime.block_on(sample_all(&plan.nodes, options.length));
+    let (start, length) = (Instant::now(), options.length);
+    let all = runtime.block_on(on_each(&plan.nodes, |node| sample(node, start, length)));
     // A node may leave a thread that hangs in a resolver.
     runtime.shutdown_background();
     let masters: Vec<Summary> =
@@ -101,19 +102,6 @@ pub(crate) fn main(options: &BenchOptions) -> Result<Code, Code> {
     }
     let wrong = format!("{reached} of {} masters answered, which are no quorum", all.len());
     Err(complain(Code::UNAVAILABLE, &wrong, "look at the others: redquorum doctor"))
-}
-
-/// Samples all masters at the same time.
-async fn sample_all(nodes: &[Arc<dyn Node>], length: Duration) -> Vec<Samples> {
-    let start = Instant::now();
-    let samples = nodes.iter().map(|node| tokio::spawn(sample(node.clone(), start, length)));
-    // All of them run before the first is awaited.
-    let samples: Vec<_> = samples.collect();
-    let mut all = Vec::new();
-    for sampled in samples {
-        all.push(sampled.await.expect("a sampler does not panic"));
-    }
-    all
 }
 
 /// Samples one master until the time is over. Connects again after each failure.

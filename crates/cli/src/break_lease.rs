@@ -58,10 +58,14 @@ fn digits(token: &Token) -> String {
 
 /// Looks, asks, and breaks.
 pub(crate) fn main(options: BreakOptions) -> Result<Code, Code> {
-    let plan = plan(&options.lock)?;
+    let plan = plan(&options.lock.builder()?)?;
     let key: Key = [&plan.prefix, options.resource.as_bytes()].concat().into();
     runtime()?.block_on(async {
-        let found = on_all(&plan.nodes, |line| look(line, key.clone())).await;
+        let found = on_all(&plan.nodes, {
+            let key = key.clone();
+            move |line| look(line, key.clone())
+        })
+        .await;
         let mut named = Vec::new();
         for (node, found) in plan.nodes.iter().zip(&found) {
             if let Err(why) = found {
@@ -91,7 +95,7 @@ pub(crate) fn main(options: BreakOptions) -> Result<Code, Code> {
         if !options.yes && !is_confirmed(&about)? {
             return Ok(Code::NO);
         }
-        let deleted = on_all(&plan.nodes, |line| delete(line, key.clone(), token)).await;
+        let deleted = on_all(&plan.nodes, move |line| delete(line, key.clone(), token)).await;
         for (node, deleted) in plan.nodes.iter().zip(&deleted) {
             if let Err(why) = deleted {
                 eprintln!("redquorum: {}: {why}", node.name());

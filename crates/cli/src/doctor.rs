@@ -13,7 +13,6 @@
 //! and from each other.
 
 use std::cmp::Reverse;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use serde::Serialize;
 use server_info::{Info, Init, ServerInfo, Visit};
 use tokio::time::{Instant, timeout_at};
 
-use crate::line::{Line, Unreached, reply};
+use crate::line::{Line, Unreached, on_each, reply};
 
 mod checks;
 mod command;
@@ -243,25 +242,17 @@ impl Diagnosis {
 /// Visits all masters at the same time and returns the findings.
 pub(crate) async fn examine(nodes: &[Arc<dyn Node>], options: &ExamineOptions) -> Diagnosis {
     let until = Instant::now() + VISIT_TIMEOUT;
-    let visits: Vec<_> = nodes
+    let visits = on_each(nodes, |node| {
+        let options = options.clone();
+        async move { timeout_at(until, visit(&node, &options)).await }
+    });
+    let silent = || Unreached::Silent(format!("it could not be asked within {VISIT_TIMEOUT:?}"));
+    let visits = visits.await.into_iter().map(|visit| visit.unwrap_or_else(|_| Err(silent())));
+    let mut all: Vec<ServerInfo> = nodes
         .iter()
-        .map(|node| {
-            let (node, options) = (node.clone(), options.clone());
-            tokio::spawn(async move { timeout_at(until, visit(&node, &options)).await })
-        })
+        .zip(visits)
+        .map(|(node, visit)| ServerInfo { name: node.name(), visit })
         .collect();
-    let mut all = Vec::new();
-    for (node, visit) in nodes.iter().zip(visits) {
-        let visit = match visit.await {
-            Ok(Ok(visit)) => visit,
-            Ok(Err(_)) => {
-                Err(Unreached::Silent(format!("it could not be asked within {VISIT_TIMEOUT:?}")))
-            }
-            // A visit is not aborted, so it panicked.
-            Err(panic) => resume_unwind(panic.into_panic()),
-        };
-        all.push(ServerInfo { name: node.name(), visit });
-    }
     if let (true, Some(guard)) = (options.init, options.guard) {
         mark_all(nodes, &mut all, guard).await;
     }

@@ -7,19 +7,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use nix::sys::signal::Signal;
-use redquorum::{AcquireError, Lease, Redlock};
+use redquorum::{AcquireError, Builder, Lease, Lost, Redlock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::codes::Code;
-use crate::options::{LockOptions, build, plan};
+use crate::options::{LockOptions, build};
 use crate::supervisor::{Change, Running, stop};
 use crate::{complain, permits, runtime, tell, time, told};
 
@@ -163,21 +162,20 @@ pub(crate) fn main(options: ExecOptions) -> Result<Code, Code> {
         // Before others are kept out for nothing.
         return Err(not_started(&options.command, &io::ErrorKind::NotFound.into()));
     }
-    let margins = Margins::of(&options)?;
-    runtime()?.block_on(run(options, margins))
+    let builder = options.lock.builder()?;
+    let margins = Margins::of(&options, builder.default_ttl())?;
+    runtime()?.block_on(run(options, builder, margins))
 }
 
-async fn run(options: ExecOptions, margins: Margins) -> Result<Code, Code> {
+async fn run(options: ExecOptions, builder: Builder, margins: Margins) -> Result<Code, Code> {
     let mut signals = Signals::listen()?;
-    let building = async { build(&options.lock).await };
     let lock = tokio::select! {
-        lock = building => lock?,
+        lock = build(builder) => lock?,
         signal = signals.next() => return Ok(Code::of_signal(signal as i32)),
     };
     let ended = held(&options, &lock, margins, &mut signals).await;
     // What is left on a master that does not answer expires by itself.
-    let unfinished = lock.shutdown(Duration::from_secs(1)).await;
-    if let Err(unfinished) = unfinished {
+    if let Err(unfinished) = lock.shutdown(Duration::from_secs(1)).await {
         options.tell(&unfinished.to_string());
     }
     told();
@@ -195,7 +193,7 @@ async fn held(
         signal = signals.next() => return Ok(Code::of_signal(signal as i32)),
     };
     let leases = acquired.map_err(|error| options.not_acquired(&error))?;
-    let mut keeper = Keeper::of(leases, options, margins);
+    let mut keeper = Keeper::of(leases, options, margins).await;
     let started = match keeper.command(options, lock) {
         // This machine was stopped since the grant.
         _ if keeper.left() <= margins.term_before => None,
@@ -207,10 +205,8 @@ async fn held(
         _ => Code::LOST,
     };
     // A lease that keeps others out is left as it is, whether or not it was lost.
-    let lost = keeper.leases.iter().find_map(|lease| lease.loss());
-    keeper.keeping.shutdown().await;
-    let leases = keeper.leases.into_iter().filter_map(Arc::into_inner).collect();
-    let lost = release(leases).await.or_else(|| lost.map(|lost| lost.to_string()));
+    let lost = keeper.loss().map(|lost| lost.to_string());
+    let lost = release(keeper.leases).await.or(lost);
     match (started, lost) {
         (Some(Err(error)), _) => Err(not_started(&options.command, &error)),
         (None, _) => {
@@ -311,8 +307,7 @@ struct Margins {
 }
 
 impl Margins {
-    fn of(options: &ExecOptions) -> Result<Self, Code> {
-        let ttl = plan(&options.lock)?.ttl;
+    fn of(options: &ExecOptions, ttl: Duration) -> Result<Self, Code> {
         let term = options.term_before.unwrap_or(ttl * 3 / 10);
         let kill_before = options.kill_before.unwrap_or((ttl / 10).min(term));
         let term_before = options.term_before.unwrap_or(term.max(kill_before));
@@ -341,9 +336,7 @@ enum Stage {
 
 /// The leases of a command, and when it is stopped for them.
 struct Keeper {
-    leases: Vec<Arc<Lease>>,
-    /// Keeps the leases alive.
-    keeping: JoinSet<()>,
+    leases: Vec<Lease>,
     /// By `--max-hold`.
     until: Option<Instant>,
     term_before: Duration,
@@ -357,28 +350,23 @@ struct Keeper {
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl Keeper {
-    fn of(leases: Vec<Lease>, options: &ExecOptions, margins: Margins) -> Self {
+    async fn of(leases: Vec<Lease>, options: &ExecOptions, margins: Margins) -> Self {
         let Margins { ttl, term_before, kill_before } = margins;
-        let leases: Vec<Arc<Lease>> = leases.into_iter().map(Arc::new).collect();
-        let mut keeping = JoinSet::new();
         // The command gets SIGTERM at its end, and the lease covers the time until it has ended.
         let max_hold = options.max_hold.unwrap_or(FOR_EVER).saturating_add(ttl);
         for lease in &leases {
-            let lease = lease.clone();
-            keeping.spawn(async move {
-                // With `--at-least`, a lease lasts longer than the TTL at first. From now on it is
-                // extended by the TTL: others stay kept out, a loss is noticed in time, and no
-                // extension keeps others out for that long time anew.
-                if lease.validity() > ttl {
-                    // If it fails, the watchdog repeats it.
-                    drop(lease.extend_to(ttl).await);
-                }
-                lease.keep_alive(max_hold);
-            });
+            // With `--at-least`, a lease lasts longer than the TTL at first. From now on it is
+            // extended by the TTL: others stay kept out, a loss is noticed in time, and no
+            // extension keeps others out for that long time anew.
+            if lease.validity() > ttl {
+                // If it fails, the watchdog repeats it.
+                drop(lease.extend_to(ttl).await);
+            }
+            lease.keep_alive(max_hold);
         }
         let until = options.max_hold.and_then(|max| Instant::now().checked_add(max));
         let (stage, code) = (Stage::Running, Code::LOST);
-        Self { leases, keeping, until, term_before, kill_before, stage, code }
+        Self { leases, until, term_before, kill_before, stage, code }
     }
 
     /// The command, with its variables.
@@ -390,7 +378,7 @@ impl Keeper {
         } else {
             command(&options.command)
         };
-        let resources: Vec<&[u8]> = self.leases.iter().map(|lease| lease.resource()).collect();
+        let resources: Vec<&[u8]> = self.leases.iter().map(Lease::resource).collect();
         let ends = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + self.left();
         command.env("REDQUORUM_RESOURCE", OsString::from_vec(resources.join(&b","[..])));
         command.env("REDQUORUM_DEADLINE", format!("{:.3}", ends.as_secs_f64()));
@@ -416,7 +404,11 @@ impl Keeper {
 
     /// How long the lease that ends first lasts, as it is now.
     fn left(&self) -> Duration {
-        self.leases.iter().map(|lease| lease.validity()).min().unwrap_or_default()
+        self.leases.iter().map(Lease::validity).min().unwrap_or_default()
+    }
+
+    fn loss(&self) -> Option<Lost> {
+        self.leases.iter().find_map(Lease::loss)
     }
 
     /// The next stage, the time until then, and whether `--max-hold` is the reason.
@@ -485,7 +477,7 @@ impl Keeper {
             if self.stage == Stage::Running && max_hold {
                 self.code = Code::TIME_OUT;
             }
-            let (why, signal) = match (stage, self.leases.iter().find_map(|lease| lease.loss())) {
+            let (why, signal) = match (stage, self.loss()) {
                 (_, Some(lost)) => (lost.to_string(), Signal::SIGKILL),
                 (Stage::Killed, _) => {
                     ("the command has not ended in time".to_owned(), Signal::SIGKILL)

@@ -172,8 +172,9 @@ pub(crate) fn main(mut options: HolderOptions) -> Result<Code, Code> {
         options.resources = options.resources.into_iter().flat_map(slots).collect();
     }
     runtime()?.block_on(async {
-        let lock = build(&options.lock).await?;
-        let plan = plan(&options.lock)?;
+        let builder = options.lock.builder()?;
+        let plan = plan(&builder)?;
+        let lock = build(builder).await?;
         let mut before: Vec<Option<_>> = vec![None; options.resources.len()];
         loop {
             let mut code = Code::NO;
@@ -203,7 +204,7 @@ async fn ask(lock: &Redlock, plan: &Plan, resource: &OsString) -> Result<Answer,
         complain(Code::of_acquire(&error), &error.to_string(), "correct the name of the resource")
     })?;
     let key: Key = [&plan.prefix, resource.as_bytes()].concat().into();
-    let waiting = on_all(&plan.nodes, |line| waiting(line, key.clone())).await;
+    let waiting = on_all(&plan.nodes, move |line| waiting(line, key.clone())).await;
     let waiting: Vec<Option<i64>> = waiting.into_iter().map(Result::ok).collect();
     Ok(Answer::of(resource, &held, &waiting))
 }

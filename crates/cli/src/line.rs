@@ -11,6 +11,7 @@
 
 use std::fmt;
 use std::io;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -244,43 +245,37 @@ fn broken(error: &io::Error) -> Unreached {
     }
 }
 
-/// Asks all masters at the same time, each over a line of its own. The replies are in their order.
-pub(crate) async fn on_all<
-    T: Send + 'static,
-    F: Future<Output = Result<T, AskError>> + Send + 'static,
->(
+/// Visits all masters at the same time. The results are in their order.
+pub(crate) async fn on_each<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     nodes: &[Arc<dyn Node>],
-    ask: impl Fn(Line) -> F,
-) -> Vec<Result<T, String>> {
-    let mut visits = Vec::new();
-    for node in nodes {
-        visits.push(tokio::spawn({
-            let node = node.clone();
-            async move { Line::open(&node).await }
-        }));
-    }
-    let mut replies = Vec::new();
-    for visit in visits {
-        let line = visit.await.map_err(|why| why.to_string());
-        replies.push(match line.and_then(|line| line.map_err(|why| why.to_string())) {
-            Ok(line) => Ok(tokio::spawn(ask(line))),
-            Err(why) => Err(why),
-        });
-    }
+    visit: impl Fn(Arc<dyn Node>) -> F,
+) -> Vec<T> {
+    // All of them run before the first is awaited.
+    let visits: Vec<_> = nodes.iter().map(|node| tokio::spawn(visit(node.clone()))).collect();
     let mut results = Vec::new();
-    for reply in replies {
-        results.push(match reply {
-            Err(why) => Err(why),
-            Ok(reply) => match reply.await {
-                Ok(reply) => reply.map_err(|why| match why {
-                    AskError::Refused(text) => text,
-                    AskError::Unreached(why) => why.to_string(),
-                }),
-                Err(why) => Err(why.to_string()),
-            },
-        });
+    for visited in visits {
+        // No visit is aborted, so the only error is a panic.
+        results.push(visited.await.unwrap_or_else(|panic| resume_unwind(panic.into_panic())));
     }
     results
+}
+
+/// Asks all masters at the same time, each over a line of its own. An error is for people.
+pub(crate) async fn on_all<T: Send + 'static, F: Future<Output = Result<T, AskError>> + Send>(
+    nodes: &[Arc<dyn Node>],
+    ask: impl Fn(Line) -> F + Clone + Send + 'static,
+) -> Vec<Result<T, String>> {
+    let visit = |node: Arc<dyn Node>| {
+        let ask = ask.clone();
+        async move {
+            let line = Line::open(&node).await.map_err(|why| why.to_string())?;
+            ask(line).await.map_err(|why| match why {
+                AskError::Refused(text) => text,
+                AskError::Unreached(why) => why.to_string(),
+            })
+        }
+    };
+    on_each(nodes, visit).await
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
-use redquorum::{Builder, Config, Plan, Redlock};
+use redquorum::{Builder, Config, ConfigKey, Plan, Redlock};
 
 use crate::codes::Code;
 use crate::complain;
@@ -40,7 +40,7 @@ const OTHERS: [&str; 19] = [
 ];
 
 fn is_other(key: &str) -> bool {
-    let is_option = Config::keys().any(|(option, _)| variable(option) == format!("{PREFIX}{key}"));
+    let is_option = Config::keys().any(|option| variable(option.key) == format!("{PREFIX}{key}"));
     !is_option && OTHERS.iter().any(|other| key.starts_with(other))
 }
 
@@ -64,27 +64,18 @@ impl Args for LockOptions {
             .value_hint(ValueHint::FilePath)
             .help("A file with the options below. REDQUORUM_CONFIG names one, too")
             .help_heading(HEADING);
-        let options = Config::keys().map(|(key, text)| {
-            let variable = variable(key);
-            let is_flag = text.starts_with("Whether");
+        let options = Config::keys().map(|ConfigKey { key, about, value, .. }| {
             let arg = Arg::new(key)
                 .long(key)
-                .help(format!("{text} [env: {variable}]"))
+                .value_name(value)
+                .help(format!("{about} [env: {}]", variable(key)))
                 .help_heading(HEADING);
+            // `--fair` means `--fair=true`.
+            let is_flag = value == "BOOL";
             if is_flag {
-                // `--fair` means `--fair=true`.
-                arg.value_name("BOOL")
-                    .num_args(0..=1)
-                    .require_equals(true)
-                    .default_missing_value("true")
+                arg.num_args(0..=1).require_equals(true).default_missing_value("true")
             } else {
-                let is_time =
-                    ["How long", "Distrust", "The fixed"].iter().any(|it| text.starts_with(it));
-                arg.value_name(match key {
-                    "masters" => "URLS",
-                    _ if is_time => "TIME",
-                    _ => "VALUE",
-                })
+                arg
             }
         });
         command.args([file]).args(options)
@@ -97,8 +88,9 @@ impl Args for LockOptions {
 
 impl FromArgMatches for LockOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = Config::keys()
-            .filter_map(|(key, _)| Some((key.to_owned(), matches.get_one::<String>(key)?.clone())));
+        let given = Config::keys().filter_map(|ConfigKey { key, .. }| {
+            Some((key.to_owned(), matches.get_one::<String>(key)?.clone()))
+        });
         Ok(Self { file: matches.get_one::<PathBuf>("config").cloned(), given: given.collect() })
     }
 
@@ -113,15 +105,16 @@ fn variable(key: &str) -> String {
 }
 
 /// What is wrong with the options, and the remedy.
-pub(crate) type Wrong = (String, String);
+type Wrong = (String, String);
 
 impl LockOptions {
     /// The description of the lock.
     ///
     /// # Errors
-    /// An option that does not fit, or no masters.
-    pub(crate) fn builder(&self) -> Result<Builder, Wrong> {
+    /// An option that does not fit, or no masters. It was printed.
+    pub(crate) fn builder(&self) -> Result<Builder, Code> {
         self.builder_from(env::vars_os())
+            .map_err(|(wrong, fix)| complain(Code::USAGE, &wrong, &fix))
     }
 
     fn builder_from(
@@ -166,17 +159,20 @@ impl LockOptions {
     }
 }
 
+/// What to do about an option that does not fit another, or an address.
+const CORRECT: &str = "correct the option, in the file, the variable or on the command line";
+
 /// Builds the lock, and connects to its masters.
 ///
 /// # Errors
 /// An option that does not fit. It was printed.
-pub(crate) async fn build(options: &LockOptions) -> Result<Redlock, Code> {
-    let builder = options.builder().map_err(|(wrong, fix)| complain(Code::USAGE, &wrong, &fix))?;
+pub(crate) async fn build(builder: Builder) -> Result<Redlock, Code> {
     builder.build().await.map_err(|error| {
         let code = Code::of_build(&error);
-        let fix = match code {
-            Code::UNAVAILABLE => "look at the masters: redquorum doctor",
-            _ => "correct the option, in the file, the variable or on the command line",
+        let fix = if code == Code::UNAVAILABLE {
+            "look at the masters: redquorum doctor"
+        } else {
+            CORRECT
         };
         complain(code, &error.to_string(), fix)
     })
@@ -186,12 +182,8 @@ pub(crate) async fn build(options: &LockOptions) -> Result<Redlock, Code> {
 ///
 /// # Errors
 /// An option that does not fit. It was printed.
-pub(crate) fn plan(options: &LockOptions) -> Result<Plan, Code> {
-    let builder = options.builder().map_err(|(wrong, fix)| complain(Code::USAGE, &wrong, &fix))?;
-    builder.plan().map_err(|error| {
-        let fix = "correct the option, in the file, the variable or on the command line";
-        complain(Code::of_build(&error), &error.to_string(), fix)
-    })
+pub(crate) fn plan(builder: &Builder) -> Result<Plan, Code> {
+    builder.plan().map_err(|error| complain(Code::of_build(&error), &error.to_string(), CORRECT))
 }
 
 /// Who holds a lease, unless an option says so: host and process, as far as they fit.

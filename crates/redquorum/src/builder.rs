@@ -612,6 +612,18 @@ impl Builder {
         Ok(Redlock { lock_state: Arc::new(lock_state) })
     }
 
+    /// The TTL of a lease unless a request sets its own: what [`ttl`](Builder::ttl) set.
+    #[doc(hidden)]
+    pub const fn default_ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// The wait of a request unless it sets its own: what [`wait`](Builder::wait) set.
+    #[doc(hidden)]
+    pub const fn default_wait(&self) -> Duration {
+        self.wait
+    }
+
     /// What a lock by this description connects to, without a connection: for programs that look at
     /// masters, such as `redquorum doctor`.
     ///

@@ -125,6 +125,34 @@ fn is_list_of_sentinels(url: &str) -> bool {
     hosts.is_some_and(|(_, hosts)| !hosts.contains('/'))
 }
 
+/// A key of a [`Config`]. Made by [`Config::keys`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConfigKey {
+    /// The key, such as `node-timeout`.
+    pub key: &'static str,
+    /// What it sets, in a few words.
+    pub about: &'static str,
+    /// What its value is: `URLS`, `TIME`, `NUMBER`, `BOOL` or `TEXT`.
+    pub value: &'static str,
+}
+
+/// The name of what a reader reads.
+macro_rules! value {
+    (time) => {
+        "TIME"
+    };
+    (number) => {
+        "NUMBER"
+    };
+    (flag) => {
+        "BOOL"
+    };
+    (text) => {
+        "TEXT"
+    };
+}
+
 /// Declares the options once: what each is, the method of the builder that sets it, its key, its
 /// reader and its type.
 macro_rules! options {
@@ -136,7 +164,10 @@ macro_rules! options {
 
         const KEYS: &[&str] = &["masters", $($(#[$only])? $key),*];
 
-        const TEXTS: &[&str] = &["The URLs of the masters, with commas between", $($(#[$only])? $text),*];
+        const ABOUT: &[ConfigKey] = &[
+            ConfigKey { key: "masters", about: "The URLs of the masters, with commas between", value: "URLS" },
+            $($(#[$only])? ConfigKey { key: $key, about: $text, value: value!($read) }),*
+        ];
 
         impl Config {
             fn read(&mut self, key: &str, raw: &Raw) -> Read<()> {
@@ -259,9 +290,9 @@ impl Config {
         Ok(config)
     }
 
-    /// The keys, each with a few words about what it sets: for the help of a command line, say.
-    pub fn keys() -> impl Iterator<Item = (&'static str, &'static str)> {
-        KEYS.iter().copied().zip(TEXTS.iter().copied())
+    /// All keys: for the help of a command line, say.
+    pub fn keys() -> impl Iterator<Item = ConfigKey> {
+        ABOUT.iter().copied()
     }
 
     /// Sets what this key sets, from text: `set("ttl", "30s")`.

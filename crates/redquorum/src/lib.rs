@@ -156,7 +156,7 @@ pub use builder::Builder;
 pub use builder::Plan;
 pub use clock::Deadline;
 #[cfg(feature = "serde")]
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, ConfigKey};
 pub use error::{AcquireError, BuildError, ExtendError, Lost, RunError};
 pub use health::Health;
 pub use holder::HeldBy;

@@ -7,12 +7,11 @@ use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 use nix::sys::stat::{Mode, umask};
-use redquorum::Redlock;
+use redquorum::{Builder, Redlock};
 use redquorum_scenario::client_protocol::{ClientLine, NODES_VARIABLE, OPTIONS_VARIABLE};
 use redquorum_scenario::units::millis;
 use serde_json::Value;
@@ -26,7 +25,7 @@ use tokio::time::sleep;
 use super::requests::RequestHandler;
 use super::{Lines, Output, line, read_lines, ready, write};
 use crate::codes::Code;
-use crate::options::{LockOptions, build, plan};
+use crate::options::{LockOptions, build};
 use crate::{complain, runtime};
 
 pub(crate) const HELP: &str = "\
@@ -85,8 +84,9 @@ pub(crate) fn serve(options: AgentOptions) -> Result<Code, Code> {
                 stop.send_replace(true);
             });
         }
-        let lock = build(&options.lock).await?;
-        let service = Service { defaults: Defaults::of(&options)?, lock, options, stopped };
+        let builder = options.lock.builder()?;
+        let defaults = Defaults::of(&builder);
+        let service = Service { defaults, lock: build(builder).await?, options, stopped };
         let ended = match &service.options.socket {
             Some(path) => service.listen(path).await,
             None => service.standard_input().await,
@@ -110,9 +110,8 @@ struct Defaults {
 }
 
 impl Defaults {
-    fn of(options: &AgentOptions) -> Result<Self, Code> {
-        let plan = plan(&options.lock)?;
-        Ok(Self { ttl_ms: millis(plan.ttl), wait_ms: millis(plan.wait) })
+    fn of(builder: &Builder) -> Self {
+        Self { ttl_ms: millis(builder.default_ttl()), wait_ms: millis(builder.default_wait()) }
     }
 
     /// Handles a line. What it leaves out is filled in. Returns whether it has a number: to any
@@ -169,18 +168,10 @@ impl Service {
     }
 
     async fn standard_input(&self) -> Result<(), Code> {
-        let (to, mut messages) = mpsc::channel(MOST_WAITING);
-        let overflow = Arc::new(Notify::new());
-        let output = Output::Connection(Lines { to: to.clone(), overflow: overflow.clone() });
+        let (output, mut messages, overflow) = outlet();
         // A program that does not read stops this thread alone.
-        let unread = Arc::new(AtomicBool::new(false));
-        let is_unread = unread.clone();
-        std::thread::spawn(move || {
-            while let Some(message) = messages.blocking_recv() {
-                is_unread.store(true, Ordering::Release);
-                write(&message);
-                is_unread.store(false, Ordering::Release);
-            }
+        let writer = std::thread::spawn(move || {
+            while messages.blocking_recv().is_some_and(|message| write(&message)) {}
         });
         let handler = self.handler(&output);
         let mut lines = read_lines(|| ());
@@ -199,9 +190,10 @@ impl Service {
             () = self.end() => Ok(()),
         };
         handler.close().await;
+        drop((handler, output));
         // The last replies, if anybody reads them.
         for _ in 0..100 {
-            if to.capacity() == MOST_WAITING && !unread.load(Ordering::Acquire) {
+            if writer.is_finished() {
                 break;
             }
             sleep(Duration::from_millis(1)).await;
@@ -234,9 +226,7 @@ impl Service {
     }
 
     fn connection(&self, stream: UnixStream) -> impl Future<Output = ()> + use<> {
-        let (to, messages) = mpsc::channel(MOST_WAITING);
-        let overflow = Arc::new(Notify::new());
-        let output = Output::Connection(Lines { to, overflow: overflow.clone() });
+        let (output, messages, overflow) = outlet();
         let (handler, defaults, end) = (self.handler(&output), self.defaults, self.end());
         async move {
             tokio::select! {
@@ -247,6 +237,13 @@ impl Service {
             handler.close().await;
         }
     }
+}
+
+/// The output of a connection, the messages that it is told, and the notice that they are too many.
+fn outlet() -> (Output, mpsc::Receiver<ClientLine>, Arc<Notify>) {
+    let (to, messages) = mpsc::channel(MOST_WAITING);
+    let overflow = Arc::new(Notify::new());
+    (Output::Connection(Lines { to, overflow: overflow.clone() }), messages, overflow)
 }
 
 /// Reads requests and writes messages until the other end closes.

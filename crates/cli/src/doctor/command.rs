@@ -44,7 +44,7 @@ pub(crate) struct DoctorOptions {
 }
 
 pub(crate) fn main(options: &DoctorOptions) -> Result<Code, Code> {
-    let plan = plan(&options.lock)?;
+    let plan = plan(&options.lock.builder()?)?;
     if options.init && plan.guard.is_none() {
         let fix = "add --restart-guard with the longest TTL and lock delay of any client, such as \
                    --restart-guard 30s: the marker names it";

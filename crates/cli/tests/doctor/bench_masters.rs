@@ -1,10 +1,10 @@
 //! `redquorum bench-masters`: a line for each master, the options that follow, and JSON.
 
-use std::process::Stdio;
-
 use redquorum_rig::trials::Case;
 use redquorum_rig::{Masters, cases};
 use serde_json::Value;
+
+use crate::program::{bare, ended};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -16,11 +16,9 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// The exit code, standard output and standard error.
 fn bench(urls: &[String], options: &[&str]) -> (i32, String, String) {
-    let mut command = crate::diagnosis::program();
+    let mut command = bare();
     command.args(["bench-masters", "--masters", &urls.join(",")]).args(options);
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    ended(command.output().unwrap())
 }
 
 fn each_master_and_each_option_has_a_line() {

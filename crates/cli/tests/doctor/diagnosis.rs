@@ -2,12 +2,13 @@
 //! problem: replicas, files, memory, clocks, ends. With the settings in `docs/deploy` it finds
 //! nothing wrong, keeps no key, and all files have the same settings.
 
-use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use redquorum_rig::trials::{Case, eventually};
 use redquorum_rig::{ClockChange, Masters, Persistence, cases, clocks_supported};
 use serde::Deserialize;
+
+use crate::program::{bare, ended};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -47,28 +48,15 @@ pub(crate) struct Finding {
     pub(crate) fix: Option<String>,
 }
 
-/// The program, with no options from the environment.
-pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("REDQUORUM_") {
-            command.env_remove(name);
-        }
-    }
-    command
-}
-
 /// Runs `doctor` on masters, with options. Returns the exit code, standard output and standard
 /// error.
 pub(crate) fn run(urls: &[String], options: &[&str]) -> (i32, String, String) {
-    let mut command = program();
-    command.arg("doctor").args(options).stdin(Stdio::null());
+    let mut command = bare();
+    command.arg("doctor").args(options);
     if !urls.is_empty() {
         command.args(["--masters", &urls.join(",")]);
     }
-    let Output { status, stdout, stderr } = command.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap(), text(stdout), text(stderr))
+    ended(command.output().unwrap())
 }
 
 /// Runs `doctor` on masters, with options. The node timeout is so long that a busy machine causes

@@ -10,6 +10,9 @@ mod bench_masters;
 mod connections;
 #[cfg(unix)]
 mod diagnosis;
+#[cfg(unix)]
+#[path = "../support/program.rs"]
+mod program;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {

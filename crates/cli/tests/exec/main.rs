@@ -19,6 +19,9 @@ mod cron;
 #[cfg(unix)]
 mod ends;
 #[cfg(unix)]
+#[path = "../support/program.rs"]
+mod program;
+#[cfg(unix)]
 mod support;
 
 #[cfg(unix)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redquorum_rig::Masters;
 use redquorum_rig::trials::eventually;
+
+pub(crate) use crate::program::{bare, ended};
 
 /// How often to repeat what must hold each time.
 pub(crate) fn rounds() -> usize {
@@ -24,27 +26,10 @@ pub(crate) fn redquorum(masters: &Masters) -> Command {
     command
 }
 
-/// The program without masters.
-pub(crate) fn bare() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("REDQUORUM_") {
-            command.env_remove(name);
-        }
-    }
-    command.stdin(Stdio::null());
-    command
-}
-
 /// Runs `redquorum exec` with these words to its end. The exit code, standard output and standard
 /// error.
 pub(crate) fn exec(masters: &Masters, words: &[&str]) -> (i32, String, String) {
     ended(redquorum(masters).arg("exec").args(words).output().unwrap())
-}
-
-pub(crate) fn ended(Output { status, stdout, stderr }: Output) -> (i32, String, String) {
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code().expect("it ends by itself"), text(stdout), text(stderr))
 }
 
 /// A process that does not outlive its test.
@@ -86,7 +71,7 @@ impl Drop for Process {
     }
 }
 
-/// A folder of its own, removed in the end.
+/// A folder of its own, removed in the end. It is not under cargo's: the path of a socket is short.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
