@@ -1,0 +1,155 @@
+"""Fencing tokens are unique, and they grow (docs/fencing.md; R4, R5).
+
+There is no clock: keys vanish at any moment, because they expire, are released, or were never
+wanted any more. Messages are executed at any time after they were sent, several times or never.
+Clients go on or stop at any time.
+"""
+
+from theory import *
+
+
+def theory():
+    t = Theory("Fencing tokens are unique and grow", start, {
+        "A1": "any two quorums share a master",
+        "A5": "a master tells only numbers that its counter has",
+        "A6": "no two attempts have the same token, so that a key has one owner",
+        "A2, counters": "a master keeps its counter",
+        "raise": "a grant raises the counter",
+        "agree": "a quorum returns exactly the number that is the token",
+        "ours": "a master certifies only where the key is the client's",
+        "hold": "a number counts only in a hold of the client that asked",
+    })
+    t.relation("asked", Attempt)
+    t.relation("before", Attempt, Attempt)  # the first was returned when the second began
+    t.relation("holds", Attempt, Master)
+    t.relation("counter", Master, of=Int)
+    t.relation("floor", Master, of=Int)  # the counter before the current hold began
+    t.relation("told", Attempt, Master)  # the client has read a number of the master…
+    t.relation("number", Attempt, Master, of=Int)  # …and this is the last one
+    t.relation("won", Attempt)
+    t.relation("token", Attempt, of=Int)
+    t.relation("witness", Attempt, Master)  # the masters whose numbers made the token
+
+    @t.action(a=Attempt)
+    def ask(s, a):
+        """{a} asks"""
+        when = no(s.asked(a))
+        return when, s.but(asked=(a, True), before=lambda x, y: either(
+            s.before(x, y), both(y == a, s.won(x))))
+
+    @t.action(a=Attempt, n=Master, x=Int)
+    def grant(s, a, n, x):
+        """{n} grants {a} its key, and its counter becomes {x}"""
+        free = every(Attempt, lambda b: no(s.holds(b, n)))
+        when = both(s.asked(a), free, t.given("raise", x > s.counter(n), x >= s.counter(n)))
+        return when, read(s.but(holds=(a, n, True), counter=(n, x), floor=(n, s.counter(n))), a, n, x)
+
+    @t.action(a=Attempt, n=Master, x=Int)
+    def certify(s, a, n, x):
+        """{n} raises its counter to {x} at least, for {a}"""
+        top = choose(x > s.counter(n), x, s.counter(n))
+        same = t.given("A6", s.holds(a, n), some(Attempt, lambda b: s.holds(b, n)))
+        when = both(s.asked(a), t.given("ours", same))
+        return when, read(s.but(counter=(n, top)), a, n, top)
+
+    @t.action(a=Attempt, n=Master)
+    def peek(s, a, n):
+        """{a} reads the counter of {n}, and counts it"""
+        return both(s.asked(a), t.given("hold", False)), read(s, a, n, s.counter(n))
+
+    @t.action(a=Attempt, n=Master, x=Int)
+    def lie(s, a, n, x):
+        """{n} tells {a} the number {x}, which it does not have"""
+        return both(s.asked(a), t.given("A5", False)), read(s, a, n, x)
+
+    @t.action(a=Attempt, n=Master)
+    def vanish(s, a, n):
+        """the key of {a} on {n} vanishes"""
+        return s.holds(a, n), s.but(holds=(a, n, False))
+
+    @t.action(n=Master)
+    def forget(s, n):
+        """{n} forgets its counter"""
+        return t.given("A2, counters", False), s.but(counter=(n, 0))
+
+    @t.action(a=Attempt, q=Quorum, x=Int)
+    def win(s, a, q, x):
+        """{a} is returned the token {x}, by {q}"""
+        agree = every(Master, lambda n: implies(member(n, q), both(
+            s.told(a, n), t.given("agree", s.number(a, n) == x, s.number(a, n) <= x))))
+        some_ = some(Master, lambda n: both(member(n, q), s.number(a, n) == x))
+        when = both(s.asked(a), no(s.won(a)), agree, some_)
+        return when, s.but(won=(a, True), token=(a, x), witness=lambda b, n: choose(
+            a == b, member(n, q), s.witness(b, n)))
+
+    def read(s, a, n, x):
+        """A client reads a number, unless it has its token."""
+        return s.but(told=(a, n, either(s.told(a, n), no(s.won(a)))),
+                     number=(a, n, choose(s.won(a), s.number(a, n), x)))
+
+    @t.invariant
+    def key_has_one_owner(s):
+        return every(Attempt, Attempt, Master, lambda a, b, n: implies(
+            both(s.holds(a, n), s.holds(b, n)), a == b))
+
+    @t.invariant
+    def holder_has_asked(s):
+        return every(Attempt, Master, lambda a, n: implies(
+            either(s.holds(a, n), s.told(a, n), s.won(a)), s.asked(a)))
+
+    @t.invariant
+    def numbers_are_below_the_counter(s):
+        return every(Attempt, Master, lambda a, n: both(s.floor(n) <= s.counter(n), implies(
+            s.told(a, n), s.number(a, n) <= s.counter(n))))
+
+    @t.invariant
+    def numbers_of_others_are_below_the_hold(s):
+        return every(Attempt, Attempt, Master, lambda a, b, n: implies(
+            both(s.holds(a, n), s.told(b, n), a != b), s.number(b, n) <= s.floor(n)))
+
+    @t.invariant
+    def numbers_of_the_hold_are_above_its_floor(s):
+        return every(Attempt, Master, lambda a, n: implies(
+            s.holds(a, n), s.floor(n) < s.counter(n)))
+
+    @t.invariant
+    def no_number_is_told_to_two(s):
+        return every(Attempt, Attempt, Master, lambda a, b, n: implies(
+            both(s.told(a, n), s.told(b, n), s.number(a, n) == s.number(b, n)), a == b))
+
+    @t.invariant
+    def token_is_what_its_quorum_told(s):
+        return every(Attempt, lambda a: implies(s.won(a), both(
+            some(Quorum, lambda q: every(Master, lambda n: implies(
+                member(n, q), s.witness(a, n)))),
+            every(Master, lambda n: implies(s.witness(a, n), both(
+                s.told(a, n), s.number(a, n) == s.token(a)))))))
+
+    @t.invariant
+    def earlier_token_is_below_later_holds(s):
+        return every(Attempt, Attempt, Master, lambda a, b, n: implies(
+            both(s.before(a, b), s.witness(a, n)), both(
+                a != b, s.won(a),
+                implies(s.holds(b, n), s.token(a) <= s.floor(n)),
+                implies(s.told(b, n), s.token(a) < s.number(b, n)))))
+
+    @t.invariant
+    def before_is_won(s):
+        return every(Attempt, Attempt, lambda a, b: implies(
+            s.before(a, b), both(s.won(a), s.asked(b), a != b)))
+
+    @t.promise
+    def tokens_are_unique_and_grow(s):
+        return every(Attempt, Attempt, lambda a, b: implies(both(s.won(a), s.won(b), a != b), both(
+            s.token(a) != s.token(b), implies(s.before(a, b), s.token(a) < s.token(b)))))
+
+    return t
+
+
+def start(s):
+    return both(
+        every(Attempt, lambda a: both(no(s.asked(a)), no(s.won(a)))),
+        every(Attempt, Attempt, lambda a, b: no(s.before(a, b))),
+        every(Attempt, Master, lambda a, n: both(
+            no(s.holds(a, n)), no(s.told(a, n)), no(s.witness(a, n)))),
+        every(Master, lambda n: both(s.counter(n) == 0, s.floor(n) == 0)))

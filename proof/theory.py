@@ -1,0 +1,228 @@
+"""Theories: transition systems that Z3 proves for any number of masters and clients.
+
+A theory has relations over sorts, actions that change them, and invariants. It is written once, with
+the operators of this file, and read in three ways:
+
+* `Theory.prove` takes the sorts as unknown sets. It shows that every invariant holds at first, and
+  that each action keeps it. So it holds after any number of steps, for sets of any size.
+* `Theory.story` takes a few masters and clients, and leaves out one clause: an assumption, or a
+  rule of the lock. It finds the shortest run that breaks the promise. If there is none, the clause
+  does no work in the theory, and that is reported as a failure.
+* `Theory.start` and `Theory.step` take the steps of a recorded run, one after the other.
+
+To calculate with values that are known and to build terms from others is the same thing here:
+`both(True, x)` is `x`.
+"""
+
+import itertools
+
+import z3
+
+Int = "Int"
+
+
+class Sort:
+    """A set of things: unknown while `elements` is None."""
+
+    def __init__(self, name):
+        self.name, self.elements, self.z3 = name, None, z3.DeclareSort(name)
+
+
+Master, Attempt, Quorum = Sort("Master"), Sort("Attempt"), Sort("Quorum")
+
+
+def both(*parts):
+    left = [it for it in parts if it is not True]
+    if any(it is False for it in left):
+        return False
+    return z3.And(*left) if len(left) > 1 else left[0] if left else True
+
+
+def either(*parts):
+    left = [it for it in parts if it is not False]
+    if any(it is True for it in left):
+        return True
+    return z3.Or(*left) if len(left) > 1 else left[0] if left else False
+
+
+def no(part):
+    return not part if isinstance(part, bool) else z3.Not(part)
+
+
+def implies(condition, then):
+    return either(no(condition), then)
+
+
+def choose(condition, then, otherwise):
+    if isinstance(condition, bool):
+        return then if condition else otherwise
+    return z3.If(condition, then, otherwise)
+
+
+def every(*sorts_and_body):
+    *sorts, body = sorts_and_body
+    if all(it.elements is not None for it in sorts):
+        return both(*(body(*args) for args in itertools.product(*(it.elements for it in sorts))))
+    args = [z3.FreshConst(it.z3, it.name.lower()) for it in sorts]
+    term = body(*args)
+    return term if isinstance(term, bool) else z3.ForAll(args, term)
+
+
+def some(*sorts_and_body):
+    *sorts, body = sorts_and_body
+    return no(every(*sorts, lambda *args: no(body(*args))))
+
+
+_member = z3.Function("member", Master.z3, Quorum.z3, z3.BoolSort())
+
+
+def member(n, q):
+    """Whether a master is in a quorum. A known quorum is a set of masters."""
+    return n in q if isinstance(q, frozenset) else _member(n, q)
+
+
+def quorums_meet():
+    """A1 and R3: the quorums of all clients are majorities of the same masters."""
+    return every(Quorum, Quorum, lambda q, r: some(
+        Master, lambda n: both(member(n, q), member(n, r))))
+
+
+class State:
+    """The values of all relations: each a function of its arguments."""
+
+    def __init__(self, values):
+        self.__dict__.update(values)
+
+    def but(self, **changes):
+        """This state with changes: of a relation at one point, `(*arguments, value)`, or whole."""
+        new = {it: to if callable(to) else _at(self.__dict__[it], to) for it, to in changes.items()}
+        return State({**self.__dict__, **new})
+
+
+def _at(old, change):
+    *point, value = change
+    return lambda *args: choose(both(*(x == y for x, y in zip(args, point))), value, old(*args))
+
+
+class Theory:
+    """A transition system. `promise` is what its users rely on: one of its invariants."""
+
+    def __init__(self, title, start, clauses):
+        self.title, self.start, self.clauses, self.dropped = title, start, clauses, None
+        self.relations, self.actions, self.invariants, self.lemmas = {}, [], [], []
+
+    def relation(self, name, *sorts, of=bool):
+        self.relations[name] = (sorts, of)
+
+    def given(self, clause, term, otherwise=True):
+        """What a clause demands; `otherwise` once it is left out."""
+        assert clause in self.clauses, f"{self.title} has no clause {clause}"
+        return otherwise if clause == self.dropped else term
+
+    def action(self, **sorts):
+        """Adds a function from a state and arguments to the condition and the next state. Its
+        documentation is the sentence that tells a story."""
+        def add(function):
+            self.actions.append((function, sorts))
+            return function
+        return add
+
+    def invariant(self, function):
+        self.invariants.append(function)
+        return function
+
+    def promise(self, function):
+        self.promised = function
+        return self.invariant(function)
+
+    def lemma(self, clauses):
+        """Adds a function to a claim about numbers, with the clauses that it needs."""
+        def add(function):
+            self.lemmas.append((function, clauses))
+            return function
+        return add
+
+    # For sets of any size.
+
+    def prove(self):
+        """Returns what cannot be proved, and the number of proofs."""
+        values = {it: z3.Function(f"old_{it}", *map(_z3, (*sorts, of)))
+                  for it, (sorts, of) in self.relations.items()}
+        old = State(values)
+        axioms = [self.given("A1", quorums_meet())] if "A1" in self.clauses else []
+        claims = [(f"lemma {it.__name__}", [], it()) for it, _ in self.lemmas]
+        known = [it(old) for it in self.invariants]
+        for goal in self.invariants:
+            claims.append((f"{goal.__name__}, at first", [self.start(old)], goal(old)))
+            for action, sorts in self.actions:
+                when, new = action(old, *(z3.FreshConst(_z3(it), name)
+                                          for name, it in sorts.items()))
+                name = f"{goal.__name__}, after {action.__name__}"
+                claims.append((name, [*known, when], goal(new)))
+        failed = [name for name, given, claim in claims if _refute([*axioms, *given], claim)]
+        return failed, len(claims)
+
+    # For a few of each.
+
+    def story(self, most=14):
+        """The steps of the shortest run that breaks the promise, or None."""
+        points = {name: list(itertools.product(*(it.elements for it in sorts)))
+                  for name, (sorts, _) in self.relations.items()}
+        steps = [(action, args) for action, sorts in self.actions for args in itertools.product(
+            *([name] if it is Int else it.elements for name, it in sorts.items()))]
+        solver, values, story = z3.Solver(), {}, []
+
+        def state(at):
+            for name, (_, of) in self.relations.items():
+                values[name] = {it: z3.Const(f"{name}{it}@{at}", _z3(of)) for it in points[name]}
+            return State({name: lambda *args, of=of: of[args] for name, of in values.items()})
+
+        now = state(0)
+        solver.add(self.start(now))
+        for at in range(1, most + 1):
+            chosen, new, before = z3.Int(f"step@{at}"), state(at), now
+            solver.add(0 <= chosen, chosen < len(steps))
+            after = []
+            for number, (action, args) in enumerate(steps):
+                ints = [z3.Int(f"{it}@{at}") if of is Int else it
+                        for it, of in zip(args, dict(self.actions)[action].values())]
+                when, then = action(before, *ints)
+                solver.add(z3.Implies(chosen == number, when))
+                after.append(then)
+            for name, of in self.relations.items():
+                changing = [(number, then.__dict__[name]) for number, then in enumerate(after)
+                            if then.__dict__[name] is not before.__dict__[name]]
+                for point in points[name]:
+                    term = old = before.__dict__[name](*point)
+                    for number, then in changing:
+                        value = then(*point)
+                        if not (z3.is_expr(value) and value.eq(old)):
+                            term = z3.If(chosen == number, value, term)
+                    solver.add(new.__dict__[name](*point) == term)
+            now = new
+            solver.push()
+            solver.add(z3.Not(self.promised(now)))
+            if solver.check() == z3.sat:
+                return [self._tell(steps, solver.model(), it) for it in range(1, at + 1)]
+            solver.pop()
+        return None
+
+    def _tell(self, steps, model, at):
+        action, args = steps[model[z3.Int(f"step@{at}")].as_long()]
+        names = dict(self.actions)[action]
+        told = {name: model.eval(z3.Int(f"{it}@{at}")) if of is Int else
+                "+".join(sorted(it)) if of is Quorum else it
+                for (name, of), it in zip(names.items(), args)}
+        return action.__doc__.format(**told)
+
+
+def _z3(sort):
+    return {Int: z3.IntSort(), bool: z3.BoolSort()}[sort] if sort in (Int, bool) else sort.z3
+
+
+def _refute(given, claim):
+    """Whether the claim does not follow."""
+    solver = z3.Solver()
+    solver.set("timeout", 60_000)
+    solver.add(*given, no(claim))
+    return solver.check() != z3.unsat
