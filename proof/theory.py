@@ -19,6 +19,8 @@ import itertools
 import z3
 
 Int = "Int"
+Reals = z3.Reals
+MASTERS = ("m1", "m2", "m3")
 
 
 class Sort:
@@ -110,6 +112,8 @@ class Theory:
     def __init__(self, title, start, clauses):
         self.title, self.start, self.clauses, self.dropped = title, start, clauses, None
         self.relations, self.actions, self.invariants, self.lemmas = {}, [], [], []
+        # The few of each sort with which stories are told, and those of single clauses.
+        self.few, self.few_without = {Master: MASTERS, Attempt: ("A", "B")}, {}
 
     def relation(self, name, *sorts, of=bool):
         self.relations[name] = (sorts, of)
@@ -135,8 +139,8 @@ class Theory:
         self.promised = function
         return self.invariant(function)
 
-    def lemma(self, clauses):
-        """Adds a function to a claim about numbers, with the clauses that it needs."""
+    def lemma(self, *clauses):
+        """Adds a claim about numbers, and the clauses without which it is false."""
         def add(function):
             self.lemmas.append((function, clauses))
             return function
@@ -164,7 +168,24 @@ class Theory:
 
     # For a few of each.
 
-    def story(self, most=14):
+    def without(self, clause):
+        """What goes wrong without a clause: numbers for which a lemma is false, and a story."""
+        self.dropped = clause
+        few = {**self.few, Quorum: [frozenset(it) for it in itertools.combinations(MASTERS, 2)]}
+        if clause == "A1":
+            few[Master] = [*MASTERS, "m4"]
+            few[Quorum] = [frozenset(MASTERS[:2]), frozenset(few[Master][2:])]
+        few.update(self.few_without.get(clause, {}))
+        for sort, elements in few.items():
+            sort.elements = elements
+        try:
+            return list(self._numbers()), self._story()
+        finally:
+            self.dropped = None
+            for sort in few:
+                sort.elements = None
+
+    def _story(self, most=14):
         """The steps of the shortest run that breaks the promise, or None."""
         points = {name: list(itertools.product(*(it.elements for it in sorts)))
                   for name, (sorts, _) in self.relations.items()}
@@ -201,11 +222,22 @@ class Theory:
                     solver.add(new.__dict__[name](*point) == term)
             now = new
             solver.push()
-            solver.add(z3.Not(self.promised(now)))
+            solver.add(no(self.promised(now)))
             if solver.check() == z3.sat:
                 return [self._tell(steps, solver.model(), it) for it in range(1, at + 1)]
             solver.pop()
         return None
+
+    def _numbers(self):
+        """Numbers for which a lemma is false, for each that needs the clause that is left out."""
+        for lemma, clauses in self.lemmas:
+            if self.dropped in clauses:
+                solver = z3.Solver()
+                solver.add(no(lemma()))
+                if solver.check() == z3.sat:
+                    model = solver.model()
+                    values = {it.name(): model[it] for it in model}
+                    yield " ".join(lemma.__doc__.format(**values).split())
 
     def _tell(self, steps, model, at):
         action, args = steps[model[z3.Int(f"step@{at}")].as_long()]
