@@ -1,13 +1,14 @@
 """Mutual exclusion: believed holds of a resource never overlap, unless all are shared.
 
-An attempt is one round of commands for a lease, and has a deadline of its own: a round of acquiring,
-which has a fresh token (R4), or one of extending, which has the token of its lease. `key(a, n)` says
-that on master n the key with the token of a is there and lives on as attempt a has asked for. A key
-may be set at any time after its command was sent, also again, and long after its client gave up.
+An attempt is one round of commands for a lease, and has a deadline of its own: a round of
+acquiring, which has a fresh token (R4), or one of extending, which has the token of its lease.
+`key(a, n)` says that on master n the key with the token of a is there, and lives on as attempt a
+has asked for. A key may be set at any time after its command was sent, also again, and long after
+its client gave up.
 
-Time is in the lemma. It says that no master's clock reaches the end of a key before the deadline of
-its attempt has passed by the client's clock. So a key expires only after that. The names are those
-of docs/safety.md.
+Time is in the lemma. It says that no master's clock reaches the end of a key before the deadline
+of its attempt has passed by the client's clock. So a key expires only after that. The names are
+those of docs/safety.md.
 """
 
 from theory import *
@@ -28,7 +29,7 @@ def theory():
         "R2": "silence and errors are no grants (mutant error-is-yes)",
         "R3": "a majority grants (mutant small-quorum)",
         "R6, rounds": "the reply to an older round does not count (mutant mixes-rounds)",
-        "R6, token": "only a key with its own token is extended (mutant extend-without-token-check)",
+        "R6, token": "a lease extends its own key only (mutant extend-without-token-check)",
         "R7": "a lease ends at its deadline (mutant silent-loss)",
         "R8": "a clean-up deletes the client's own key only (mutant plain-del)",
         "shared": "a master shares a key only among readers (mutant evicts)",
@@ -162,6 +163,7 @@ def theory():
 
     @t.promise
     def believed_holds_exclude_each_other(s):
+        """two hold that exclude each other"""
         def believed(a):
             return both(s.won(a), no(s.ended(a)), no(s.lost(a)))
         return every(Attempt, Attempt, lambda a, b: implies(

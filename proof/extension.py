@@ -1,14 +1,15 @@
-"""Extensions with repair: no success over a rival's lease, and no false alarm (docs/safety.md, R6).
+"""Extensions with repair: no success over a rival's lease, and no false alarm (R6).
 
-Within the assumptions, exclusion.py covers extensions. This is about masters that forget. A lease is
-extended in rounds. Only *members* vote: masters that have shown the key, and have not denied it
+Within the assumptions, exclusion.py covers extensions. This is about masters that forget. A lease
+is extended in rounds. Only *members* vote: masters that have shown the key, and have not denied it
 since. Other masters are asked to create the key again. They are members from then on, and vote in
 the next round. A rival wins at one moment at which a quorum has the rival's key.
 
-A *span* is the moment at which a round begins. Its masters are those that held the key then, as far
-as the replies show. If a quorum of masters is missing in a span, the lease is *gone*: no later round
-extends it. The theory follows the two spans around the rival's moment: `a` before it, `b` after it.
-That the keys of a silent master expire by themselves is left out.
+A *span* is the moment at which a round begins. Its masters are those that held the key then, as
+far as the replies show. If a quorum of masters is missing in a span, the lease is *gone*: no later
+round extends it. The theory follows the two spans around the rival's moment: `a` before it, `b`
+after it. Commands of the acquire may still be under way at first. That the keys of a silent master
+expire by themselves is left out. The names are those of docs/safety.md.
 """
 
 from theory import *
@@ -21,7 +22,7 @@ def theory():
         "voters": "a key that a round creates counts from the next round on",
         "repair": "a repair is asked of no master that votes: it would hide the gap",
         "spans": "the spans of earlier rounds count, too",
-        "flight": "no repair is in flight to a master of the rival's at the rival's moment",
+        "flight": "no command that creates the key is on its way to the rival's masters then",
         "A2": "a rival's master keeps the rival's key until the rival has won",
     })
     for name in ("key", "rival_key", "counts", "voter", "due", "yes", "held_a", "open_a", "held_b",
@@ -51,20 +52,31 @@ def theory():
             open_b=lambda n: choose(second, s.counts(n), s.open_b(n)),
             begun=lambda: s.won(), later=lambda: s.begun()))
 
+    def answer(s, n, key, **changes):
+        """The client reads an answer to the command of this round."""
+        return look(s.but(due=(n, False), key=(n, key), counts=(n, key), open_a=(n, False),
+                          open_b=(n, False), replied=(n, either(s.replied(n), s.won())), **changes))
+
+    def may_repair(s, n):
+        return both(no(s.key(n)), no(s.rival_key(n)), t.given("repair", no(s.voter(n))))
+
     @t.action(n=Master)
-    def answer(s, n):
-        """{n} answers"""
-        repairs = either(no(s.voter(n)), t.given("repair", False, True))
-        created = both(repairs, no(s.key(n)), no(s.rival_key(n)))
-        shows, denies = either(s.key(n), created), no(either(s.key(n), created))
-        after = s.but(
-            due=(n, False), key=(n, shows), replied=(n, either(s.replied(n), s.won())),
-            yes=(n, both(shows, t.given("voters", s.voter(n)))),
-            counts=(n, shows),
-            held_a=(n, both(s.held_a(n), no(both(denies, s.open_a(n))))),
-            held_b=(n, both(s.held_b(n), no(both(denies, s.open_b(n))))),
-            open_a=(n, False), open_b=(n, False))
-        return s.due(n), look(after)
+    def confirm(s, n):
+        """{n} confirms the key"""
+        return both(s.due(n), s.key(n)), answer(s, n, True, yes=(n, t.given("voters", s.voter(n))))
+
+    @t.action(n=Master)
+    def create(s, n):
+        """{n} creates the key again"""
+        yes = t.given("voters", s.voter(n))
+        return both(s.due(n), may_repair(s, n)), answer(s, n, True, yes=(n, yes))
+
+    @t.action(n=Master)
+    def deny(s, n):
+        """{n} denies the key"""
+        when = both(s.due(n), no(s.key(n)), either(s.voter(n), s.rival_key(n)))
+        return when, answer(s, n, False, held_a=(n, both(s.held_a(n), no(s.open_a(n)))),
+                            held_b=(n, both(s.held_b(n), no(s.open_b(n)))))
 
     @t.action(n=Master)
     def repair_unheard(s, n):
@@ -98,9 +110,9 @@ def theory():
     @t.action(q=Quorum)
     def rival_wins(s, q):
         """the rival has a lease, with {q}"""
-        has = every(Master, lambda n: implies(member(n, q), both(t.given("A2", s.rival_key(n)), t.given(
-            "flight", no(both(s.due(n), no(s.voter(n))))))))
-        return both(no(s.won()), has), s.but(won=lambda: True, rival=lambda n: member(n, q))
+        has = every(Master, lambda n: implies(member(n, q), t.given("A2", s.rival_key(n))))
+        flight = some(Master, lambda n: both(member(n, q), s.due(n), no(s.voter(n))))
+        return both(no(s.won()), has, t.given("flight", no(flight))), s.but(won=lambda: True, rival=lambda n: member(n, q))
 
     @t.action(q=Quorum)
     def succeed(s, q):
@@ -144,7 +156,8 @@ def theory():
 
     @t.invariant
     def open_masters_held_the_key(s):
-        return every(Master, lambda n: implies(both(no(s.won()), s.due(n), s.held_a(n)), s.open_a(n)))
+        return every(Master, lambda n: implies(
+            both(no(s.won()), s.due(n), s.held_a(n)), s.open_a(n)))
 
     @t.invariant
     def master_that_forgot_nothing_holds_the_key(s):
@@ -152,12 +165,19 @@ def theory():
             s.key(n), s.counts(n), s.held_a(n), implies(s.begun(), s.held_b(n)))))
 
     @t.promise
-    def success_and_loss_are_right(s):
-        """No success over a rival whose masters have replied since; no loss while all masters keep
-        their keys; and a master that confirms has had the key since before the round."""
-        return both(no(s.over()),
-                    implies(s.gone(), some(Master, lambda n: both(s.first(n), s.forgot(n)))),
-                    every(Master, lambda n: implies(s.yes(n), s.steady(n))))
+    def success_means_that_no_rival_has_won(s):
+        """the extension succeeds over a rival, all of whose masters have replied since"""
+        return no(s.over())
+
+    @t.promise
+    def loss_means_that_masters_forgot(s):
+        """the lease counts as gone, and no master has forgotten it"""
+        return implies(s.gone(), some(Master, lambda n: both(s.first(n), s.forgot(n))))
+
+    @t.promise
+    def confirmation_means_no_gap(s):
+        """a master counts that lacked the key when the round began, or since"""
+        return every(Master, lambda n: implies(s.yes(n), s.steady(n)))
 
     return t
 
@@ -168,6 +188,6 @@ def start(s):
         some(Quorum, lambda q: every(Master, lambda n: implies(member(n, q), s.first(n)))),
         every(Master, lambda n: both(
             s.key(n) == s.first(n), s.counts(n) == s.first(n), s.held_a(n) == s.first(n),
-            s.open_a(n) == s.first(n),
-            *map(no, (s.rival_key(n), s.voter(n), s.due(n), s.yes(n), s.held_b(n), s.open_b(n),
+            s.open_a(n) == s.first(n), no(both(s.due(n), s.first(n))),
+            *map(no, (s.rival_key(n), s.voter(n), s.yes(n), s.held_b(n), s.open_b(n),
                       s.rival(n), s.replied(n), s.forgot(n), s.steady(n))))))

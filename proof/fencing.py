@@ -39,17 +39,18 @@ def theory():
 
     @t.action(a=Attempt, n=Master, x=Int)
     def grant(s, a, n, x):
-        """{n} grants {a} its key, and its counter becomes {x}"""
+        """{n} grants {a}, and its counter becomes {x}"""
         free = every(Attempt, lambda b: no(s.holds(b, n)))
         when = both(s.asked(a), free, t.given("raise", x > s.counter(n), x >= s.counter(n)))
-        return when, read(s.but(holds=(a, n, True), counter=(n, x), floor=(n, s.counter(n))), a, n, x)
+        after = s.but(holds=(a, n, True), counter=(n, x), floor=(n, s.counter(n)))
+        return when, read(after, a, n, x)
 
     @t.action(a=Attempt, n=Master, x=Int)
     def certify(s, a, n, x):
-        """{n} raises its counter to {x} at least, for {a}"""
+        """{n} certifies {x} for {a}"""
         top = choose(x > s.counter(n), x, s.counter(n))
         same = t.given("A6", s.holds(a, n), some(Attempt, lambda b: s.holds(b, n)))
-        when = both(s.asked(a), t.given("ours", same))
+        when = both(s.asked(a), x > 0, t.given("ours", same))
         return when, read(s.but(counter=(n, top)), a, n, top)
 
     @t.action(a=Attempt, n=Master)
@@ -74,7 +75,7 @@ def theory():
 
     @t.action(a=Attempt, q=Quorum, x=Int)
     def win(s, a, q, x):
-        """{a} is returned the token {x}, by {q}"""
+        """{a} wins with {q} and gets the token {x}"""
         agree = every(Master, lambda n: implies(member(n, q), both(
             s.told(a, n), t.given("agree", s.number(a, n) == x, s.number(a, n) <= x))))
         some_ = some(Master, lambda n: both(member(n, q), s.number(a, n) == x))
@@ -139,9 +140,16 @@ def theory():
             s.before(a, b), both(s.won(a), s.asked(b), a != b)))
 
     @t.promise
-    def tokens_are_unique_and_grow(s):
-        return every(Attempt, Attempt, lambda a, b: implies(both(s.won(a), s.won(b), a != b), both(
-            s.token(a) != s.token(b), implies(s.before(a, b), s.token(a) < s.token(b)))))
+    def tokens_are_unique(s):
+        """two leases have the same token"""
+        return every(Attempt, Attempt, lambda a, b: implies(
+            both(s.won(a), s.won(b), s.token(a) == s.token(b)), a == b))
+
+    @t.promise
+    def tokens_grow(s):
+        """a later lease has a smaller token"""
+        return every(Attempt, Attempt, lambda a, b: implies(
+            both(s.won(b), s.before(a, b)), s.token(a) < s.token(b)))
 
     return t
 

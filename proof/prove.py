@@ -18,8 +18,8 @@ def examine(name):
     theory = importlib.import_module(name).theory()
     begun = time.monotonic()
     failed, claims = theory.prove()
-    print(f"{theory.title} (proof/{name}.py): {claims - len(failed)} of {claims} claims proved, for "
-          f"any number of masters and clients, in {time.monotonic() - begun:.1f} s")
+    print(f"{theory.title} (proof/{name}.py): {claims - len(failed)} of {claims} claims proved, "
+          f"for any number of masters and clients, in {time.monotonic() - begun:.1f} s")
     for claim in failed:
         print(f"  NOT PROVED: {claim}")
     for clause, text in theory.clauses.items():

@@ -1,7 +1,7 @@
 """Theories: transition systems that Z3 proves for any number of masters and clients.
 
-A theory has relations over sorts, actions that change them, and invariants. It is written once, with
-the operators of this file, and read in three ways:
+A theory has relations over sorts, actions that change them, and invariants. It is written once,
+with the operators of this file, and read in three ways:
 
 * `Theory.prove` takes the sorts as unknown sets. It shows that every invariant holds at first, and
   that each action keeps it. So it holds after any number of steps, for sets of any size.
@@ -107,11 +107,12 @@ def _at(old, change):
 
 
 class Theory:
-    """A transition system. `promise` is what its users rely on: one of its invariants."""
+    """A transition system. Its promises are the invariants that users rely on."""
 
     def __init__(self, title, start, clauses):
         self.title, self.start, self.clauses, self.dropped = title, start, clauses, None
-        self.relations, self.actions, self.invariants, self.lemmas = {}, [], [], []
+        self.relations, self.actions, self.lemmas = {}, [], []
+        self.invariants, self.promises = [], []
         # The few of each sort with which stories are told, and those of single clauses.
         self.few, self.few_without = {Master: MASTERS, Attempt: ("A", "B")}, {}
 
@@ -136,7 +137,8 @@ class Theory:
         return function
 
     def promise(self, function):
-        self.promised = function
+        """Adds an invariant. Its documentation says how a story ends that breaks it."""
+        self.promises.append(function)
         return self.invariant(function)
 
     def lemma(self, *clauses):
@@ -186,7 +188,7 @@ class Theory:
                 sort.elements = None
 
     def _story(self, most=14):
-        """The steps of the shortest run that breaks the promise, or None."""
+        """The steps of the shortest run that breaks a promise, or None."""
         points = {name: list(itertools.product(*(it.elements for it in sorts)))
                   for name, (sorts, _) in self.relations.items()}
         steps = [(action, args) for action, sorts in self.actions for args in itertools.product(
@@ -222,9 +224,11 @@ class Theory:
                     solver.add(new.__dict__[name](*point) == term)
             now = new
             solver.push()
-            solver.add(no(self.promised(now)))
+            solver.add(no(both(*(it(now) for it in self.promises))))
             if solver.check() == z3.sat:
-                return [self._tell(steps, solver.model(), it) for it in range(1, at + 1)]
+                model = solver.model()
+                broken = [it.__doc__ for it in self.promises if model.eval(no(it(now)))]
+                return [*(self._tell(steps, model, it) for it in range(1, at + 1)), broken[0]]
             solver.pop()
         return None
 
