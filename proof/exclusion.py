@@ -95,8 +95,7 @@ def theory():
         yes = t.given("R3", all_, some(Master, lambda n: both(member(n, q), s.voted(a, n))))
         when = both(s.asked(a), no(s.ended(a)), no(s.won(a)), yes,
                     t.given("R1", no(s.passed(a))))
-        return when, s.but(won=(a, True), witness=lambda b, n: choose(
-            a == b, member(n, q), s.witness(b, n)))
+        return when, s.but(won=(a, True), witness=(a, ANY, lambda _, n: member(n, q)))
 
     @t.action(a=Attempt)
     def deadline(s, a):
@@ -106,15 +105,15 @@ def theory():
     @t.action(a=Attempt)
     def end(s, a):
         """{a} gives up, or gives its lease back"""
-        return s.asked(a), s.but(ended=lambda b: either(s.ended(b), s.one(a, b)))
+        return s.asked(a), s.but(ended=(ANY, lambda b: either(s.ended(b), s.one(a, b))))
 
     @t.action(a=Attempt, n=Master)
     def clean_up(s, a, n):
         """{n} cleans up the key of {a}"""
         when = t.given("R5", s.ended(a), s.asked(a))
         any_ = either(t.given("A6", False, True), t.given("R8", False, True))
-        return when, s.but(key=lambda b, m: both(
-            s.key(b, m), no(both(m == n, either(s.one(a, b), any_)))))
+        return when, s.but(key=(ANY, n, lambda b, _: both(
+            s.key(b, n), no(either(s.one(a, b), any_)))))
 
     @t.action(a=Attempt, n=Master)
     def expire(s, a, n):

@@ -19,6 +19,7 @@ def theory():
         "ours": "a master certifies only where the key is the client's",
         "hold": "a number counts only in a hold of the client that asked",
     })
+    t.relation("plain", Attempt)  # it wants no token, and raises no counter
     t.relation("asked", Attempt)
     t.relation("before", Attempt, Attempt)  # the first was returned when the second began
     t.relation("holds", Attempt, Master)
@@ -34,34 +35,40 @@ def theory():
     def ask(s, a):
         """{a} asks"""
         when = no(s.asked(a))
-        return when, s.but(asked=(a, True), before=lambda x, y: either(
-            s.before(x, y), both(y == a, s.won(x))))
+        return when, s.but(asked=(a, True), before=(ANY, a, lambda b, _: s.won(b)))
 
     @t.action(a=Attempt, n=Master, x=Int)
     def grant(s, a, n, x):
         """{n} grants {a}, and its counter becomes {x}"""
         free = every(Attempt, lambda b: no(s.holds(b, n)))
-        when = both(s.asked(a), free, t.given("raise", x > s.counter(n), x >= s.counter(n)))
+        when = both(s.asked(a), no(s.plain(a)), free, t.given("raise", x > s.counter(n), x >= s.counter(n)))
         after = s.but(holds=(a, n, True), counter=(n, x), floor=(n, s.counter(n)))
         return when, read(after, a, n, x)
+
+    @t.action(a=Attempt, n=Master)
+    def grant_plain(s, a, n):
+        """{n} grants {a}, who wants no token"""
+        free = every(Attempt, lambda b: no(s.holds(b, n)))
+        return both(s.asked(a), s.plain(a), free), s.but(
+            holds=(a, n, True), floor=(n, s.counter(n)))
 
     @t.action(a=Attempt, n=Master, x=Int)
     def certify(s, a, n, x):
         """{n} certifies {x} for {a}"""
         top = choose(x > s.counter(n), x, s.counter(n))
         same = t.given("A6", s.holds(a, n), some(Attempt, lambda b: s.holds(b, n)))
-        when = both(s.asked(a), x > 0, t.given("ours", same))
+        when = both(s.asked(a), no(s.plain(a)), x > 0, t.given("ours", same))
         return when, read(s.but(counter=(n, top)), a, n, top)
 
     @t.action(a=Attempt, n=Master)
     def peek(s, a, n):
         """{a} reads the counter of {n}, and counts it"""
-        return both(s.asked(a), t.given("hold", False)), read(s, a, n, s.counter(n))
+        return both(s.asked(a), no(s.plain(a)), t.given("hold", False)), read(s, a, n, s.counter(n))
 
     @t.action(a=Attempt, n=Master, x=Int)
     def lie(s, a, n, x):
         """{n} tells {a} the number {x}, which it does not have"""
-        return both(s.asked(a), t.given("A5", False)), read(s, a, n, x)
+        return both(s.asked(a), no(s.plain(a)), t.given("A5", False)), read(s, a, n, x)
 
     @t.action(a=Attempt, n=Master)
     def vanish(s, a, n):
@@ -80,8 +87,8 @@ def theory():
             s.told(a, n), t.given("agree", s.number(a, n) == x, s.number(a, n) <= x))))
         some_ = some(Master, lambda n: both(member(n, q), s.number(a, n) == x))
         when = both(s.asked(a), no(s.won(a)), agree, some_)
-        return when, s.but(won=(a, True), token=(a, x), witness=lambda b, n: choose(
-            a == b, member(n, q), s.witness(b, n)))
+        return when, s.but(won=(a, True), token=(a, x),
+                           witness=(a, ANY, lambda _, n: member(n, q)))
 
     def read(s, a, n, x):
         """A client reads a number, unless it has its token."""
@@ -96,7 +103,8 @@ def theory():
     @t.invariant
     def holder_has_asked(s):
         return every(Attempt, Master, lambda a, n: implies(
-            either(s.holds(a, n), s.told(a, n), s.won(a)), s.asked(a)))
+            either(s.holds(a, n), s.told(a, n), s.won(a)), both(
+                s.asked(a), implies(either(s.told(a, n), s.won(a)), no(s.plain(a))))))
 
     @t.invariant
     def numbers_are_below_the_counter(s):
@@ -111,7 +119,7 @@ def theory():
     @t.invariant
     def numbers_of_the_hold_are_above_its_floor(s):
         return every(Attempt, Master, lambda a, n: implies(
-            s.holds(a, n), s.floor(n) < s.counter(n)))
+            both(s.holds(a, n), no(s.plain(a))), s.floor(n) < s.counter(n)))
 
     @t.invariant
     def no_number_is_told_to_two(s):

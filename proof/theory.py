@@ -8,7 +8,7 @@ with the operators of this file, and read in three ways:
 * `Theory.story` takes a few masters and clients, and leaves out one clause: an assumption, or a
   rule of the lock. It finds the shortest run that breaks the promise. If there is none, the clause
   does no work in the theory, and that is reported as a failure.
-* `Theory.start` and `Theory.step` take the steps of a recorded run, one after the other.
+* `Run` takes the steps of a recorded run, one after the other.
 
 To calculate with values that are known and to build terms from others is the same thing here:
 `both(True, x)` is `x`.
@@ -96,14 +96,25 @@ class State:
         self.__dict__.update(values)
 
     def but(self, **changes):
-        """This state with changes: of a relation at one point, `(*arguments, value)`, or whole."""
-        new = {it: to if callable(to) else _at(self.__dict__[it], to) for it, to in changes.items()}
+        """This state with changes: for each relation `(*arguments, value)`. An argument may be
+        `ANY`; the value is then a function of all arguments. Or a function, for all arguments."""
+        new = {it: _at(self.__dict__[it], to) for it, to in changes.items()}
         return State({**self.__dict__, **new})
 
 
+ANY = object()
+
+
 def _at(old, change):
+    if callable(change):
+        return change
     *point, value = change
-    return lambda *args: choose(both(*(x == y for x, y in zip(args, point))), value, old(*args))
+
+    def new(*args):
+        here = both(*(x == y for x, y in zip(args, point) if y is not ANY))
+        return choose(here, value(*args) if callable(value) else value, old(*args))
+    new.old, new.point = old, point
+    return new
 
 
 class Theory:
@@ -250,6 +261,40 @@ class Theory:
                 "+".join(sorted(it)) if of is Quorum else it
                 for (name, of), it in zip(names.items(), args)}
         return action.__doc__.format(**told)
+
+
+class Run:
+    """A run of a theory, step by step, with known values."""
+
+    def __init__(self, theory, **values):
+        self.theory, self.tables = theory, {it: {} for it in theory.relations}
+        self.actions = {it.__name__: it for it, _ in theory.actions}
+        self.state = State({**{it: self._relation(it) for it in theory.relations}, **values})
+
+    def _relation(self, name):
+        table, none = self.tables[name], 0 if self.theory.relations[name][1] is Int else False
+        return lambda *args: table.get(args, none)
+
+    def step(self, action, *args):
+        """Takes a step. Returns whether the theory has it."""
+        when, after = self.actions[action](self.state, *args)
+        changed = []
+        for name, (sorts, _) in self.theory.relations.items():
+            new = after.__dict__[name]
+            while new is not self.state.__dict__[name]:
+                point = getattr(new, "point", [ANY] * len(sorts))
+                points = itertools.product(*(
+                    it.elements if at is ANY else [at] for it, at in zip(sorts, point)))
+                changed += [(name, it, after.__dict__[name](*it)) for it in points]
+                new = getattr(new, "old", self.state.__dict__[name])
+        if when is True:
+            for name, point, value in changed:
+                self.tables[name][point] = value
+        return when is True
+
+    def holds(self):
+        """Whether the promises hold."""
+        return all(it(self.state) is True for it in self.theory.promises)
 
 
 def _z3(sort):

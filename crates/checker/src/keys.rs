@@ -98,6 +98,7 @@ pub(crate) fn commands_of<'a>(
             replied,
             delivered,
             result,
+            fence: _,
         } = &record.event
         else {
             continue;

@@ -402,6 +402,7 @@ impl Run {
                 replied: replied.map(ns),
                 delivered: replied.map(|replied| ns(replied + 0.1)),
                 result: read(result),
+                fence: None,
             };
             self.record(replied.unwrap_or(sent), command);
         }

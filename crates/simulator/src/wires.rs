@@ -122,6 +122,8 @@ struct Pending {
     act: Option<Act>,
     /// When it reached the master.
     sent: Instant,
+    /// What the fencing counter stands at, by the master's reply.
+    fence: Option<u64>,
     /// Whether it is the second copy of a request that the network duplicated.
     duplicate: bool,
 }
@@ -206,7 +208,7 @@ impl<P: SimulatedProcess> World<P> {
         let expect = command.expect();
         let request = mutants::request(self.mutant, command);
         let sent = self.now;
-        let pending = Pending { number, expect, class, act, sent, duplicate: false };
+        let pending = Pending { number, expect, class, act, sent, fence: None, duplicate: false };
         self.pass(id, Side::Request, Message { of: pending, payload: Payload::Request(request) });
     }
 
@@ -346,12 +348,12 @@ impl<P: SimulatedProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let Some(of) = wire.awaiting.pop_front() else { return };
         // The command takes effect at this very instant.
-        let of = Pending { sent: self.now, ..of };
         let (actor, node) = (wire.actor, wire.node);
         let reply = match &raw {
             server::ServerReply::Value(value) => value.read(of.expect),
             _ => Reply::Alive,
         };
+        let of = Pending { sent: self.now, fence: counter_of(&reply), ..of };
         let result = of.act.as_ref().map_or(Outcome::Done, |act| outcome_of(act, &reply));
         if let Some(act) =
             of.act.as_ref().filter(|_| self.began && self.orchestrator.follows_grants())
@@ -370,6 +372,7 @@ impl<P: SimulatedProcess> World<P> {
             class: Class::WakeUp,
             act: None,
             sent: self.now,
+            fence: None,
             duplicate: false,
         };
         let (raw, reply) = (server::ServerReply::Woken(waiter), Reply::Alive);
@@ -424,7 +427,7 @@ impl<P: SimulatedProcess> World<P> {
     /// Records the outcome of a command: what its master replied.
     fn record(&mut self, id: WireId, of: Pending, result: Outcome, delivered: Option<Instant>) {
         let replied = (result != Outcome::Silent).then_some(of.sent);
-        let Pending { number, act: Some(act), sent, .. } = of else { return };
+        let Pending { number, act: Some(act), sent, fence, .. } = of else { return };
         let Some(wire) = self.wires.get(id).filter(|_| self.began) else { return };
         let event = Event::Command {
             process: self.actors[wire.actor].name.clone(),
@@ -436,6 +439,7 @@ impl<P: SimulatedProcess> World<P> {
             replied: replied.map(|at| self.ns(at)),
             delivered: delivered.map(|at| self.ns(at)),
             result,
+            fence: fence.filter(|_| replied.is_some()),
         };
         self.orchestrator.record(self.ns(self.now), event);
     }
@@ -521,6 +525,15 @@ fn outcome_of(act: &Act, reply: &Reply) -> Outcome {
     }
 }
 
+/// What the fencing counter stands at, by a reply that shows it.
+fn counter_of(reply: &Reply) -> Option<u64> {
+    match reply {
+        Reply::Stamped { reply, .. } => counter_of(reply),
+        Reply::Granted { number } | Reply::Certified { number } => Some(*number),
+        _ => None,
+    }
+}
+
 /// Why a connection ended that its master dropped.
 const RESET: &str = "reset by the master";
 
@@ -594,6 +607,7 @@ impl<P: SimulatedProcess> World<P> {
             class: Class::Any,
             act: None,
             sent: self.now,
+            fence: None,
             duplicate: false,
         };
         let payload = Payload::Request(Request::Hello);

@@ -338,6 +338,7 @@ impl Tap {
             replied: pending.replied.map(|(at, _)| clock.at(at)),
             delivered: delivered.map(|at| clock.at(at)),
             result: pending.replied.map_or(Outcome::Silent, |(_, result)| result),
+            fence: None,
         }));
     }
 }
