@@ -144,7 +144,8 @@ impl Claim {
             }
             Self::Holding(hold) => match input {
                 Input::Replied { node, step, reply } => {
-                    hold.replied(now, step, node, reply.plain(), out);
+                    let (reply, reading) = reply.read();
+                    hold.replied(now, step, (node, reading), reply, out);
                 }
                 Input::Wake => hold.wake(now, out),
                 Input::Extend(config) => hold.extend(now, *config, out),

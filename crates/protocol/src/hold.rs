@@ -16,6 +16,7 @@ use crate::acquire::Acquire;
 use crate::effect::{Effect, RoundId, VoteRequest, WakeUp};
 use crate::lock_config::LockConfig;
 use crate::quorum::{NodeId, NodeSet};
+use crate::reading::Reading;
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Reply, Votes, verdict};
@@ -227,7 +228,7 @@ impl Hold {
         &mut self,
         now: Time,
         step: RoundId,
-        node: NodeId,
+        (node, reading): (NodeId, Option<Reading>),
         reply: Reply,
         out: &mut Vec<Effect>,
     ) {
@@ -246,10 +247,14 @@ impl Hold {
             Reply::Created | Reply::Granted { .. } | Reply::Certified { .. } | Reply::Kept
                 if current =>
             {
+                // A clock that this client has not watched for long may have dropped another
+                // client's key, which the repair replaced.
+                let watched = reading.is_none_or(|reading| reading.unwatched().is_zero());
                 if self.members.contains(node) {
                     self.spans.confirm(node);
+                } else if watched || !matches!(step, RoundId::Extend(_)) {
+                    self.members.insert(node);
                 }
-                self.members.insert(node);
             }
             // A late confirmation from an older round proves nothing about now. A late denial does:
             // a key that was missing once has a gap.

@@ -192,8 +192,8 @@ impl<T> Link<T> {
                 } else if let Some(open) = &mut self.open {
                     // An extension without repair changes nothing but a key with its token, and no
                     // key has this one.
-                    let (ttl_ms, repair, fence) = (1, false, None);
-                    let command = Command::Keep { key, token, ttl_ms, repair, fence };
+                    let (ttl_ms, repair, marker, fence) = (1, false, None, None);
+                    let command = Command::Keep { key, token, ttl_ms, repair, marker, fence };
                     open.write_for(Purpose::Ask, command, Some(tag), cx);
                 }
             }
@@ -264,7 +264,13 @@ impl<T> Link<T> {
             Command::Set { .. } => {
                 debug_assert!(self.restart_guard.is_none(), "a grant without a look at the marker");
             }
-            Command::Guarded { marker, .. } => {
+            Command::Keep { repair: true, marker: None, .. } => {
+                debug_assert!(
+                    self.restart_guard.is_none(),
+                    "a repair without a look at the marker"
+                );
+            }
+            Command::Guarded { marker, .. } | Command::Keep { marker: Some(marker), .. } => {
                 let shown = self.restart_guard.as_ref().map(RestartGuard::shown);
                 debug_assert!(matches!(shown, Some(Ok(()))), "a grant of a distrusted master");
                 debug_assert!(!marker.is_empty(), "no marker to compare");
@@ -298,7 +304,12 @@ impl<T> Link<T> {
                 Some(Err(cause)) => return cx.unknown(tag, cause),
             },
             VoteRequest::Keep { token, ttl_ms, repair, fence } => {
-                Command::Keep { key, token, ttl_ms, repair, fence }
+                // A repair is a grant: a master that forgot must not create the key.
+                let marker = match self.marker(cx.now).filter(|_| repair).transpose() {
+                    Ok(marker) => marker,
+                    Err(cause) => return cx.unknown(tag, cause),
+                };
+                Command::Keep { key, token, ttl_ms, repair, marker, fence }
             }
             VoteRequest::Certify { token, fence } => Command::Certify { key, token, fence },
         };

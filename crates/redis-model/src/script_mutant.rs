@@ -2,7 +2,7 @@
 //! so that nothing else differs.
 
 use redquorum_protocol::slot_of;
-use redquorum_protocol::wire::{CERTIFY, Command, Frame, GRANT, QUEUE, Script, parse};
+use redquorum_protocol::wire::{CERTIFY, Command, Frame, GRANT, KEEP, QUEUE, Script, parse};
 
 /// What a script leaves out, or does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,11 +23,13 @@ pub enum ScriptMutant {
     KeepsEnd,
     /// A master hands out each of two permits, whichever the client asks for.
     CountsPermits,
+    /// A master creates a key again that it lacks, whatever its boot marker is.
+    RepairsUnmarked,
 }
 
 impl ScriptMutant {
     /// All variants.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Uncompared,
         Self::Unclamped,
         Self::Endless,
@@ -36,6 +38,7 @@ impl ScriptMutant {
         Self::NewestEnd,
         Self::KeepsEnd,
         Self::CountsPermits,
+        Self::RepairsUnmarked,
     ];
 
     /// The script to change, the text to replace, and the replacement.
@@ -78,6 +81,7 @@ end
 if not take(1) and not take(2) then",
                 ],
             ),
+            Self::RepairsUnmarked => (KEEP, ["if marker ~= ARGV[3] then", "if false then"]),
         }
     }
 
@@ -106,6 +110,7 @@ if not take(1) and not take(2) then",
                 }
                 _ => false,
             },
+            Self::RepairsUnmarked => matches!(command, Command::Keep { marker: Some(_), .. }),
         }
     }
 
@@ -153,7 +158,15 @@ mod tests {
         let shared = token.shared();
         let (wake_up, leave) = (WakeUp::None, None);
         let delete = Command::Delete { key: Arc::clone(&key), token: shared, wake_up, leave };
-        let commands = [certify, grant(token, Some(fence)), grant(shared, None), delete];
+        let keep = Command::Keep {
+            key: Arc::clone(&key),
+            token,
+            ttl_ms: 1000,
+            repair: true,
+            marker: Some(Arc::from("run 1000")),
+            fence: None,
+        };
+        let commands = [certify, grant(token, Some(fence)), grant(shared, None), delete, keep];
         for script_mutant in ScriptMutant::ALL {
             let (honest, text) = script_mutant.script();
             assert_ne!(honest.source, text, "{script_mutant:?}");

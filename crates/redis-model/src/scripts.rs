@@ -90,8 +90,20 @@ impl Execution<'_> {
             Command::Initialize { marker } => {
                 self.set(BOOT, marker.as_bytes(), None, true).map(created)
             }
-            Command::Keep { key, token, ttl_ms, repair, fence } => {
+            Command::Keep { key, token, ttl_ms, repair, marker: None, fence } => {
                 self.keep(key, *token, *ttl_ms, *repair, *fence)
+            }
+            Command::Keep { key, token, ttl_ms, marker: Some(marker), fence, .. } => {
+                self.holder(key)?;
+                let shown = self.text(BOOT)?;
+                let repairs =
+                    mutant == Some(ScriptMutant::RepairsUnmarked) || *shown == *marker.as_bytes();
+                let reply = match self.keep(key, *token, *ttl_ms, repairs, *fence)? {
+                    Value::Integer(0) => start(&shown, 257),
+                    taken @ Value::Array(_) => return Ok(taken),
+                    reply => reply,
+                };
+                Ok(Value::Array(vec![reply, integer(self.micros)]))
             }
             Command::Certify { key, token, fence } => match self.holder(key)? {
                 held if mutant == Some(ScriptMutant::Uncompared) || held.is(*token) => {

@@ -55,7 +55,14 @@ fn certify(number: u8, least: u64) -> Request {
 }
 
 fn keep(number: u8, ttl_ms: u64, repair: bool) -> Request {
-    Request::Lock(Command::Keep { key: key(), token: token(number), ttl_ms, repair, fence: None })
+    Request::Lock(Command::Keep {
+        key: key(),
+        token: token(number),
+        ttl_ms,
+        repair,
+        marker: None,
+        fence: None,
+    })
 }
 
 fn server() -> (Server, Connection) {
@@ -268,7 +275,14 @@ fn keys_of_other_programs_are_taken_and_may_have_another_type_or_no_expiry() {
     // The positions of a queue as the key of a lock, and a text as the positions.
     let set = Key::from(&b"redquorum:queue:r"[..]);
     let (token, fence) = (token(1), fence(1));
-    let keep = Command::Keep { key: set, token, ttl_ms: 1, repair: true, fence: Some(fence) };
+    let keep = Command::Keep {
+        key: set,
+        token,
+        ttl_ms: 1,
+        repair: true,
+        marker: None,
+        fence: Some(fence),
+    };
     replies(&mut server, c, 0, Request::Lock(keep), Reply::Taken(Holder::WrongType));
     server.set(0, b"redquorum:queue:s", b"no set", None);
     replies(&mut server, c, 0, enqueue(b"s"), Reply::NoQueue);

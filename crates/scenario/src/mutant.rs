@@ -68,6 +68,8 @@ crate::named! {
         KeepsEnd = "keeps-end", "leaves the end of a shared key where it is when it releases";
         /// It takes a majority of masters for a permit, each of which hands out all permits.
         CountsPermits = "counts-permits", "lets each master count the permits of a semaphore";
+        RepairsUnmarked = "repairs-unmarked",
+            "creates keys again on a master that lost its boot marker";
         // Only in the model check.
         AssumesCleanUps = "assumes-clean-ups",
             "counts the clean-ups of a dead connection as complete";
@@ -129,6 +131,7 @@ impl Mutant {
             Self::NewestEnd => "shared/ends-apart",
             Self::KeepsEnd => "shared/reader-dies",
             Self::CountsPermits => "semaphore-split",
+            Self::RepairsUnmarked => "repair-after-amnesia",
             _ => return None,
         })
     }
@@ -167,6 +170,7 @@ impl Mutant {
                 | Self::NewestEnd
                 | Self::KeepsEnd
                 | Self::CountsPermits
+                | Self::RepairsUnmarked
         )
     }
 

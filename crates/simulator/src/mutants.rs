@@ -52,6 +52,7 @@ pub const fn script_mutant(mutant: Mutant) -> Option<ScriptMutant> {
         Mutant::NewestEnd => Some(ScriptMutant::NewestEnd),
         Mutant::KeepsEnd => Some(ScriptMutant::KeepsEnd),
         Mutant::CountsPermits => Some(ScriptMutant::CountsPermits),
+        Mutant::RepairsUnmarked => Some(ScriptMutant::RepairsUnmarked),
         _ => None,
     }
 }

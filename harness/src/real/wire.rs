@@ -154,6 +154,12 @@ fn outcome(act: &Act, reply: &RespValue) -> Outcome {
         // Whatever it replied, its effect is unknown.
         (Act::Other { .. }, _) => Outcome::Done,
         (Act::Keep { .. }, RespValue::Integer(2)) => Outcome::Created,
+        // The reply to a repair under a guard: the number and the time.
+        (Act::Keep { .. }, RespValue::Array(parts)) => match parts[..] {
+            [RespValue::Integer(2), RespValue::Integer(_)] => Outcome::Created,
+            [RespValue::Integer(1), RespValue::Integer(_)] => Outcome::Done,
+            _ => Outcome::Refused,
+        },
         (_, RespValue::Integer(number)) if *number > 0 => Outcome::Done,
         // A guarded lock's reply: the number and the time.
         (Act::Set { .. }, RespValue::Array(parts))
@@ -396,7 +402,14 @@ mod tests {
                 Class::Acquire,
             ),
             (
-                Command::Keep { key: key.clone(), token, ttl_ms, repair, fence: Some(fence) },
+                Command::Keep {
+                    key: key.clone(),
+                    token,
+                    ttl_ms,
+                    repair,
+                    marker: None,
+                    fence: Some(fence),
+                },
                 Some(&keep),
                 Class::Extend,
             ),

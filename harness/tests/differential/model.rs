@@ -429,7 +429,14 @@ impl MutatedMaster {
     fn renew(&mut self, wall: Wall, key: &Key, ttl_ms: u64, ghost: Connection) {
         let holder = self.server.value(wall, key).and_then(|value| Token::from_slice(value));
         let Some(token) = holder else { return };
-        let keep = Command::Keep { key: key.clone(), token, ttl_ms, repair: false, fence: None };
+        let keep = Command::Keep {
+            key: key.clone(),
+            token,
+            ttl_ms,
+            repair: false,
+            marker: None,
+            fence: None,
+        };
         self.haunt(wall, ghost, keep);
     }
 

@@ -162,6 +162,7 @@ fn script_mutant(command: Command) -> Request {
         Command::Set { fence: Some(_), ttl_ms: 999, .. } => ScriptMutant::Unclamped,
         Command::Set { fence: Some(_), ttl_ms: 1001, .. } => ScriptMutant::Endless,
         Command::Certify { fence: Fence { number: 50, .. }, .. } => ScriptMutant::Uncompared,
+        Command::Keep { marker: Some(_), ttl_ms: 1000, .. } => ScriptMutant::RepairsUnmarked,
         _ => return Request::Lock(command),
     };
     Request::Mutant(command, script_mutant)
@@ -210,12 +211,12 @@ fn ask(random: &mut Random, slot: usize) -> Planned {
             let leave = (random.below(3) == 0).then(|| waiter(random));
             lock(Command::Delete { key, token, wake_up, leave })
         }
-        450..490 => lock(guards(random, key)),
+        450..490 => Planned::Request(script_mutant(guards(random, key))),
         490..650 => lock(waits(random, key)),
         650..690 => {
             let token = token(random);
             let (ttl_ms, repair) = (ttl_of(token, random), random.below(3) == 0);
-            lock(Command::Keep { key, token, ttl_ms, repair, fence: fence(random) })
+            lock(Command::Keep { key, token, ttl_ms, repair, marker: None, fence: fence(random) })
         }
         690..780 => words(&[b"GET", &key]),
         780..885 => words(&[b"PTTL", &key]),
@@ -259,7 +260,12 @@ fn guards(random: &mut Random, key: Key) -> Command {
             let fair = random.below(4) == 0;
             Command::Guarded { key, token, ttl_ms, fair, fence, marker: marker(random) }
         }
-        4..9 => Command::Watch {
+        4 => {
+            let (token, fence) = (token(random), fence(random));
+            let (ttl_ms, marker) = (ttl_of(token, random), Some(marker(random)));
+            Command::Keep { key, token, ttl_ms, repair: true, marker, fence }
+        }
+        5..9 => Command::Watch {
             run_id: RunId(Arc::from(random.of(&["a", "b", ""]))),
             marker: marker(random),
             begin: probation(random).filter(|_| random.below(4) > 0),

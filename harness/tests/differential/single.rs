@@ -134,7 +134,14 @@ fn loading() {
         set(key(0), 10),
         delete(WakeUp::First, Some(WAITER)),
         delete(WakeUp::None, None),
-        lock(Command::Keep { key: key(0), token: TOKEN, ttl_ms: 10, repair: true, fence: None }),
+        lock(Command::Keep {
+            key: key(0),
+            token: TOKEN,
+            ttl_ms: 10,
+            repair: true,
+            marker: None,
+            fence: None,
+        }),
         stand(Position::Last),
         lock(Command::Dequeue { key: key(0), waiter: WAITER, wake: true }),
         lock(Command::Probe),
@@ -189,7 +196,7 @@ fn demoted() {
     };
     let keep = |number| {
         let (key, ttl_ms) = (key(number), 60_000);
-        lock(Command::Keep { key, token: TOKEN, ttl_ms, repair: true, fence: None })
+        lock(Command::Keep { key, token: TOKEN, ttl_ms, repair: true, marker: None, fence: None })
     };
     let scripts = redquorum_protocol::wire::SCRIPTS.map(|script| lock(Command::Load(script)));
     let keys = [set(key(0), 10_000), set(key(1), 60_000)];
@@ -237,7 +244,14 @@ fn replica() {
     promoted.write(vec![
         Request::words(&[b"GET", &key(0)]),
         Request::words(&[b"PTTL", &key(1)]),
-        lock(Command::Keep { key: key(1), token: TOKEN, ttl_ms: 1, repair: false, fence: None }),
+        lock(Command::Keep {
+            key: key(1),
+            token: TOKEN,
+            ttl_ms: 1,
+            repair: false,
+            marker: None,
+            fence: None,
+        }),
     ]);
     // Expiry is an absolute time, and this clock is twenty seconds ahead.
     assert_eq!(reply(&mut promoted), ServerReply::Value(Value::Null));

@@ -198,7 +198,7 @@ impl Keys {
     fn keep(&self, fence: Option<Fence>) -> Command {
         let Self { key, token } = self;
         let (key, token) = (key.clone(), *token);
-        Command::Keep { key, token, ttl_ms: TTL_MS, repair: false, fence }
+        Command::Keep { key, token, ttl_ms: TTL_MS, repair: false, marker: None, fence }
     }
 
     fn delete(&self) -> Command {

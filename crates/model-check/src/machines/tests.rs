@@ -242,7 +242,7 @@ impl BothMasters {
                 Command::Set { key, token: token(of), ttl_ms, fair: behind, fence }
             }
             Request::Keep { token: of, repair, .. } => {
-                Command::Keep { key, token: token(of), ttl_ms, repair, fence }
+                Command::Keep { key, token: token(of), ttl_ms, repair, marker: None, fence }
             }
             Request::Delete(of, wake_up, leave) => {
                 Command::Delete { key, token: token(of), wake_up, leave: leave.map(waiter) }

@@ -34,8 +34,9 @@ pub(super) struct RestartGuard {
     probations: u64,
     /// When to look next; `None` while a look is under way, and where none is needed.
     look: Option<Time>,
-    /// Markers that the master has shown to this link and then no longer. If one comes back in
-    /// another process, it comes from older data.
+    /// Markers that the master has shown to this link and then no longer, or in a process that may
+    /// have changed data without keeping them. If one comes back in another process, it comes from
+    /// older data.
     superseded: Vec<Arc<str>>,
     /// Whether the client permits to mark the master. It sees all masters, and this guard only one.
     may_mark: bool,
@@ -218,8 +219,9 @@ impl RestartGuard {
     pub(super) fn vote(&mut self, now: Time, reply: Reply, clock: Option<Cause>) -> Reply {
         let cause = match &reply {
             Reply::Marked { boot, .. } => Some(self.refused(now, boot.clone())),
-            // The key exists, and is cleaned up as any other.
-            reply if reply.creates() => clock,
+            // The key exists, and is cleaned up as any other. (Of the replies that find the key, only
+            // those to a repair tell the clock: the repair may have created it at another time.)
+            reply if reply.creates() || *reply == Reply::Kept => clock,
             Reply::Alive => self.marker(now).err(),
             _ => None,
         };
@@ -275,6 +277,9 @@ impl RestartGuard {
                 checked = Err(Distrust::Restarted);
             }
         }
+        if let (Err(Distrust::Restarted), Some(boot)) = (&checked, &boot) {
+            self.remember(boot.clone());
+        }
         let why = match (checked, boot) {
             (Ok(()), Some(boot)) => return self.trust(boot),
             (Ok(()), None) => unreachable!("nothing is no marker"),
@@ -299,13 +304,19 @@ impl RestartGuard {
     fn supersede(&mut self, shown: Option<&Arc<str>>) {
         if let Trust::Marked(marker) = &self.trust
             && Some(marker) != shown
-            && !self.superseded.contains(marker)
         {
-            if self.superseded.len() == MAX_SUPERSEDED {
-                self.superseded.remove(0);
-            }
-            self.superseded.push(marker.clone());
+            self.remember(marker.clone());
         }
+    }
+
+    fn remember(&mut self, marker: Arc<str>) {
+        if self.superseded.contains(&marker) {
+            return;
+        }
+        if self.superseded.len() == MAX_SUPERSEDED {
+            self.superseded.remove(0);
+        }
+        self.superseded.push(marker);
         debug_assert!(self.superseded.len() <= MAX_SUPERSEDED, "it grows without a bound");
     }
 

@@ -70,6 +70,8 @@ pub enum Command {
         ttl_ms: u64,
         /// Whether to create the key if it is missing.
         repair: bool,
+        /// The boot marker that a master must show to create the key, under a guard.
+        marker: Option<Arc<str>>,
         /// What the counter becomes, if there is one.
         fence: Option<Fence>,
     },
@@ -184,15 +186,17 @@ impl Command {
     pub fn size_hint(&self) -> usize {
         match self {
             Self::Set { key, fair: false, fence: None, .. }
-            | Self::Keep { key, fence: None, .. }
+            | Self::Keep { key, marker: None, fence: None, .. }
             | Self::Delete { key, leave: None, .. } => key.len() + 128,
             Self::Delete { key, .. } | Self::Enqueue { key, .. } | Self::Dequeue { key, .. } => {
                 key.len() + 192
             }
+            Self::Guarded { key, .. } | Self::Keep { key, marker: Some(_), .. } => {
+                2 * key.len() + 320
+            }
             Self::Set { key, .. } | Self::Keep { key, .. } | Self::Certify { key, .. } => {
                 2 * key.len() + 256
             }
-            Self::Guarded { key, .. } => 2 * key.len() + 320,
             Self::Watch { .. } | Self::Initialize { .. } => 320,
             Self::Load(script) => script.source.len() + 64,
             Self::Subscribe { .. } => 96,
@@ -237,16 +241,18 @@ impl Command {
             Self::Initialize { marker } => {
                 write_command(out, &[b"SET", BOOT, marker.as_bytes(), b"NX"]);
             }
-            Self::Keep { key, token, ttl_ms, repair, fence } => {
+            Self::Keep { key, token, ttl_ms, repair, marker, fence } => {
                 let [ttl, least, memory] = &mut digits;
                 let ttl = decimal(*ttl_ms, ttl);
-                let repair = flag(*repair);
+                let repair = marker.as_deref().map_or(flag(*repair), str::as_bytes);
+                let boot: &[&[u8]] = if marker.is_some() { &[BOOT] } else { &[] };
+                let kept = [token.as_bytes(), ttl, repair];
                 let Some(fence) = fence else {
-                    return self.call(out, &[key], &[token.as_bytes(), ttl, repair]);
+                    return self.call(out, &[&[&key[..]], boot].concat(), &kept);
                 };
-                let [least, memory] = fence.digits(least, memory);
-                let keys = [key, &counter_of(key)[..]];
-                self.call(out, &keys, &[token.as_bytes(), ttl, repair, least, memory]);
+                let counter = counter_of(key);
+                let keys = [&[&key[..], &counter[..]], boot].concat();
+                self.call(out, &keys, &[&kept[..], &fence.digits(least, memory)].concat());
             }
             Self::Certify { key, token, fence } => {
                 let [least, memory, _] = &mut digits;
@@ -378,8 +384,19 @@ impl Command {
                 token: token(ours)?,
                 ttl_ms: number(ttl)?,
                 repair: *repair == b"1",
+                marker: None,
                 fence: Fence::parse(arguments.get(5..).unwrap_or_default())?,
             },
+            [_, _, ours, ttl, marker] | [_, _, _, ours, ttl, marker, _, _] if is(KEEP) => {
+                Self::Keep {
+                    key,
+                    token: token(ours)?,
+                    ttl_ms: number(ttl)?,
+                    repair: true,
+                    marker: Some(text(marker)?),
+                    fence: Fence::parse(arguments.get(6..).unwrap_or_default())?,
+                }
+            }
             [_, _, ours, rest @ ..] if is(CERTIFY) => {
                 Self::Certify { key, token: token(ours)?, fence: Fence::parse(rest)?? }
             }
@@ -548,6 +565,13 @@ impl Expect {
             }
             (Self::Keep, Frame::Integer(1), _) => Reply::Kept,
             (Self::Keep, Frame::Integer(2), _) => Reply::Created,
+            (Self::Keep, _, [Frame::Integer(kept @ 1..=2), Frame::Integer(micros)]) => {
+                let reply = if *kept == 1 { Reply::Kept } else { Reply::Created };
+                stamped(reply, *micros)?
+            }
+            (Self::Keep, _, [Frame::Bulk(boot), Frame::Integer(micros)]) => {
+                stamped(Reply::Marked { boot: marker(boot), probation: None }, *micros)?
+            }
             (Self::Delete, Frame::Integer(1), _) => Reply::Deleted,
             (Self::Delete, Frame::Integer(count @ 2..), _) => {
                 Reply::Freed { waiters: u32::try_from(count - 1).ok()?, denied: false }

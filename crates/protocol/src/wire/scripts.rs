@@ -340,6 +340,12 @@ local function clamp(hint, now) return math.min(tonumber(hint), now + 1000000) e
 ///
 /// With a counter, a repair raises it first, as a grant does. Otherwise the master remembers the
 /// counter for longer, or again if it was lost.
+///
+/// `ARGV[3]` is 1 to create a missing key, and 0 not to. Under a guard, the boot marker is the last
+/// key, and `ARGV[3]` the value that it must have: a master that forgot must not create the key,
+/// since it may have forgotten another holder's. If the marker is another one and the key is missing,
+/// the script returns the marker. It then ends this reply, 1 and 2 with the master's clock in
+/// microseconds.
 pub const KEEP: Script = Script {
     source: concat!(
         raise!(),
@@ -349,18 +355,26 @@ pub const KEEP: Script = Script {
         other!(),
         "\
 if type(value) == 'table' and not shared then return value end
+local guarded, repairs, strange = #ARGV[3] > 1, ARGV[3] ~= '0', nil
+local now = guarded and micros()
+local function reply(number) return guarded and {number, now} or number end
+if guarded then
+  local marker = redis.pcall('GET', KEYS[#KEYS])
+  if type(marker) == 'table' then return marker end
+  if marker ~= ARGV[3] then repairs, strange = false, {string.sub(marker or '', 1, 257), now} end
+end
 if string.sub(ARGV[1], 21, 21) == 's' and (shared or not value) then
 ",
         share!(),
         "\
-local kept = share(math.floor(micros() / 1000), tonumber(ARGV[2]), ARGV[3] == '0')
-return kept and 1 or ARGV[3] == '0' and 0 or 2
+local kept = share(math.floor(micros() / 1000), tonumber(ARGV[2]), not repairs)
+return kept and reply(1) or repairs and reply(2) or strange or 0
 end
 if value == ARGV[1] then
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
   end
-  if KEYS[2] then
+  if ARGV[5] then
     local left = redis.call('PTTL', KEYS[2])
     if left == -2 then
       redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
@@ -368,15 +382,15 @@ if value == ARGV[1] then
       redis.call('PEXPIRE', KEYS[2], ARGV[5])
     end
   end
-  return 1
+  return reply(1)
 end
-if value or ARGV[3] == '0' then return other() end
-if KEYS[2] and not raise(1, clamp(ARGV[4], micros()), tonumber(ARGV[5])) then return redis.error_reply(spent) end
+if value or not repairs then return strange and not value and strange or other() end
+if ARGV[5] and not raise(1, clamp(ARGV[4], micros()), tonumber(ARGV[5])) then return redis.error_reply(spent) end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 2
+return reply(2)
 "
     ),
-    sha1: "1cdae3204de51f5ab36b97c8efc6665e3f7d8603",
+    sha1: "85d18b906c4b68d53b32868a96a7adee05e793dc",
 };
 
 /// `SET NX PX`, and raises the counter if there is one. Returns the number of the grant, or 1

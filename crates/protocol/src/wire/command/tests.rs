@@ -44,9 +44,14 @@ fn command() -> impl Strategy<Value = Command> {
         (grant(), text()).prop_map(|((key, token, ttl_ms, fair, fence), marker)| {
             Command::Guarded { key, token, ttl_ms, fair, fence, marker }
         }),
-        grant().prop_map(|(key, token, ttl_ms, repair, fence)| {
-            Command::Keep { key, token, ttl_ms, repair, fence }
-        }),
+        (grant(), prop::option::of(text())).prop_map(
+            |((key, token, ttl_ms, repair, fence), marker)| {
+                // A marker of one byte is a flag.
+                let marker = marker.filter(|marker| marker.len() > 1);
+                let repair = repair || marker.is_some();
+                Command::Keep { key, token, ttl_ms, repair, marker, fence }
+            }
+        ),
         (text(), text(), prop::option::of(text()), any::<u64>(), prop::option::of(text()))
             .prop_map(|(run_id, marker, begin, probation_ms, ended)| {
                 Command::Watch { run_id: RunId(run_id), marker, begin, probation_ms, ended }
@@ -217,7 +222,9 @@ fn forms(key: &Key) -> Vec<Command> {
         (true, Some(Fence { number: 0, memory_ms: 1 })),
     ] {
         all.push(Command::Set { key: key(), token, ttl_ms: 10, fair: flag, fence });
-        all.push(Command::Keep { key: key(), token, ttl_ms: 10, repair: flag, fence });
+        let keep =
+            |repair, marker| Command::Keep { key: key(), token, ttl_ms: 10, repair, marker, fence };
+        all.extend([keep(flag, None), keep(true, Some(marker()))]);
         let marker = marker();
         all.push(Command::Guarded { key: key(), token, ttl_ms: 10, fair: flag, fence, marker });
     }
@@ -286,6 +293,9 @@ fn each_reply_is_read_by_the_command_that_it_answers() {
         (Expect::Keep, Integer(0), Reply::Absent),
         (Expect::Keep, Integer(1), Reply::Kept),
         (Expect::Keep, Integer(2), Reply::Created),
+        (Expect::Keep, Array(vec![Integer(1), Integer(5)]), Reply::Kept.stamped(5)),
+        (Expect::Keep, Array(vec![Integer(2), Integer(5)]), Reply::Created.stamped(5)),
+        (Expect::Keep, Array(vec![Bulk(b"b 1"), Integer(5)]), marked("b 1", "").stamped(5)),
         (Expect::Keep, Array(vec![Integer(9), Bulk(value)]), Reply::Taken(lease)),
         (Expect::Certify, Integer(8), Reply::Certified { number: 8 }),
         (Expect::Delete, Integer(1), Reply::Deleted),

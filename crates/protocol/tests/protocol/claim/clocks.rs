@@ -113,3 +113,23 @@ fn a_clock_that_is_ahead_by_half_of_the_bound_is_counted_and_by_more_is_not() {
         assert_eq!(granted.len() + 2, counts, "{ahead:?}");
     }
 }
+
+/// A master whose clock may have dropped another client's key creates the holder's there. It joins
+/// the members only when its clock has been watched for a window.
+#[test]
+fn a_repair_counts_only_where_the_clock_was_watched() {
+    for (reading, joins) in [(reading(0), false), (watched(0), true)] {
+        let mut play = Play::acquire_on(guarded(3), ONCE);
+        play.reply_all(Attempt(1), [0, 1], timed(watched(0), Created));
+        play.reply_all(Attempt(1), [2], timed(watched(0), TAKEN));
+        assert!(won(&mut play).is_some());
+        for (round, reply) in [(1, Created), (2, Kept)] {
+            play.handle(Input::extend(guarded(3)));
+            play.reply_all(Extend(round), [0, 1], Kept);
+            play.reply_all(Extend(round), [2], timed(reading, reply));
+            let Claim::Holding(hold) = &play.claim else { panic!("it holds") };
+            let members = hold.members().len();
+            assert_eq!(members, 2 + usize::from(joins), "{reading:?} in round {round}");
+        }
+    }
+}

@@ -93,8 +93,16 @@ impl Bench {
     }
 
     pub(crate) fn keep(&mut self, number: u64, tag: u64) {
+        self.extend(number, tag, false);
+    }
+
+    pub(crate) fn repair(&mut self, number: u64, tag: u64) {
+        self.extend(number, tag, true);
+    }
+
+    fn extend(&mut self, number: u64, tag: u64, repair: bool) {
         let request =
-            VoteRequest::Keep { token: token(number), ttl_ms: 1_000, repair: true, fence: None };
+            VoteRequest::Keep { token: token(number), ttl_ms: 1_000, repair, fence: None };
         self.handle(LinkInput::Send { key: key(), request, tag });
     }
 

@@ -260,11 +260,38 @@ fn a_step_beyond_the_bound_is_distrusted_for_a_window_from_when_it_was_seen() {
     assert!(matches!(master.bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
     master.bench.reply(1, Reply::Kept);
     assert_eq!(master.bench.look(), [LinkEffect::Reply(77, Reply::Kept)]);
+    // It may have dropped another client's key, so it must not create one again.
+    master.bench.repair(2, 78);
+    assert!(matches!(master.bench.look()[..], [LinkEffect::Reply(78, Reply::Unknown(_))]));
     assert!(master.pass(3 * S) >= 2);
     assert!(master.bench.link.distrust(master.bench.now).is_some());
     master.pass(100 * MS);
     assert_eq!(master.bench.link.distrust(master.bench.now), None);
     assert_eq!(master.unwatched(), Duration::ZERO);
+}
+
+/// The step came after the last look. A repair that finds the key may have created it, too: its
+/// reply was lost.
+#[test]
+fn a_repair_on_a_master_that_stepped_does_not_count() {
+    for reply in [Reply::Created, Reply::Kept] {
+        let mut master = Master::greeted();
+        master.pass(10 * S);
+        master.bench.repair(1, 5);
+        master.bench.look();
+        master.reply(reply.clone());
+        let replied = master.bench.look();
+        let [LinkEffect::Reply(5, timed)] = &replied[..] else { panic!("{replied:?}") };
+        assert_eq!(timed.clone().plain(), reply);
+        master.ahead += BOUND + 10 * MS;
+        master.bench.repair(1, 6);
+        master.bench.look();
+        master.reply(reply);
+        let replied = master.bench.look();
+        let [LinkEffect::Reply(6, timed), ..] = &replied[..] else { panic!("{replied:?}") };
+        let reply = timed.clone().plain();
+        assert!(matches!(why(&reply), Some(Distrust::ClockStepped { .. })), "{reply:?}");
+    }
 }
 
 #[test]

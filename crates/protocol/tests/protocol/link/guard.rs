@@ -288,6 +288,57 @@ fn a_marker_that_was_replaced_and_comes_back_in_another_process_is_of_older_data
     assert_eq!(bench.link.distrust(bench.now), None);
 }
 
+/// A master that ran without `always` for a while may have forgotten extensions of that time, and
+/// has the old marker all the time.
+#[test]
+fn a_marker_that_a_process_without_always_has_shown_is_not_believed_again() {
+    const OLD: &str = "a 3000 always";
+    let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard());
+    let greet = |bench: &mut Bench, epoch, run: &str, durable| {
+        bench.greet(epoch, Greeting { durable, ..with_boot(epoch, run, Some(OLD)) });
+        bench.look();
+        bench.link.distrust(bench.now)
+    };
+    assert_eq!(greet(&mut bench, 1, "a", true), None);
+    for (epoch, run, durable) in [(2, "b", false), (3, "c", true)] {
+        bench.close(epoch - 1);
+        bench.pass(S);
+        assert!(greet(&mut bench, epoch, run, durable).is_some(), "{run}");
+    }
+}
+
+/// The `KEEP` that a link writes for a repair: with the marker that it trusts.
+fn repair(bench: &mut Bench, token: u64, tag: u64) -> Option<String> {
+    bench.repair(token, tag);
+    match &bench.look()[..] {
+        [LinkEffect::Write(Command::Keep { repair: true, marker, .. })] => {
+            Some(marker.as_deref().expect("a repair under a guard has its marker").to_owned())
+        }
+        [LinkEffect::Reply(..)] => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// It may have forgotten the key of another client, whose attempt counts it.
+#[test]
+fn a_master_that_forgot_gets_no_repairs() {
+    let mut bench = greeted(Some(MARKER));
+    assert_eq!(repair(&mut bench, 1, 1).as_deref(), Some(MARKER));
+    bench.reply(1, Reply::Created.stamped(1));
+    assert_eq!(bench.look(), [LinkEffect::Reply(1, Reply::Created)]);
+    // It was flushed: the script compares the marker, and creates nothing.
+    assert_eq!(repair(&mut bench, 2, 2).as_deref(), Some(MARKER));
+    bench.reply(1, shows("", "").stamped(2));
+    let forgot = |tag| distrusted(tag, Distrust::Forgot, guard().quarantine());
+    assert_eq!(bench.look(), [forgot(2)]);
+    assert_eq!(repair(&mut bench, 3, 3), None, "nothing is sent until it is trusted again");
+    // A member, which had the key all the time, is still asked to keep it.
+    bench.keep(1, 4);
+    assert!(bench.look().iter().any(|effect| {
+        matches!(effect, LinkEffect::Write(Command::Keep { repair: false, marker: None, .. }))
+    }));
+}
+
 #[test]
 fn a_master_that_is_initialized_is_trusted_by_this_link_and_only_if_it_says_so() {
     for (reply, trusts) in [(Reply::Initialized, true), (shows("b 3000", ""), false)] {
