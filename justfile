@@ -25,6 +25,20 @@ mutants *args:
 evidence *args:
     cargo run --quiet -p redquorum-harness --example evidence -- {{args}}
 
+# Prove the theorems, and tell what goes wrong without each assumption and rule: needs Python and Z3, one minute.
+proof *args:
+    python3 proof/prove.py {{args}}
+
+# Let TLC examine the specification and its known failures: needs Python and Java, one minute.
+tla *args:
+    python3 proof/tlc.py {{args}}
+
+# Check that the runs of all scenarios, and random ones, take only steps of the proofs: `just trace --runs 10000`.
+trace *args="--runs 1000":
+    cargo run --quiet -p redquorum-harness -- run --backend sim --out target/proof/sim
+    python3 proof/trace.py target/proof/sim
+    cargo run --profile search --quiet -p redquorum-harness -- search --histories - {{args}} | python3 proof/trace.py -
+
 # Look at every state of the library's machines, within bounds that are printed: one to two minutes, 5.4 GiB.
 model-check *args:
     cargo run --profile search --quiet -p redquorum-harness -- model-check {{args}}

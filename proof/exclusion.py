@@ -16,21 +16,22 @@ from theory import *
 
 def theory():
     t = Theory("Mutual exclusion", start, {
-        "A1": "any two quorums share a master",
-        "A2": "a master keeps a key for its TTL",
-        "A3": "no master's clock steps",
-        "A4": "clocks run alike, to within the drift",
+        "A1": "any two quorums share a master (mutant server-twice)",
+        "A2": "a master keeps a key for its TTL (mutant newest-end)",
+        "A3": "no clock steps (mutant wall-clock)",
+        "A4": "clocks run alike, to within the drift (mutant forgets-suspend)",
         "A5": "a master that says yes has set the key",
         "A6": "no two attempts have the same token (mutant one-token)",
         "R1": "a lease is handed out before its deadline (mutant no-deadline-check)",
-        "R1, t0": "the TTL counts from before the first command (mutant t0-after-first-reply)",
+        "R1, t0": "the TTL counts from before the first command (mutants "
+                  "t0-after-first-reply, extends-from-reply)",
         "R1, drift": "the deadline leaves room for the drift (mutants drift-ignored, drift-short)",
         "R5": "a clean-up comes when its attempt has failed or its lease has ended",
         "R2": "silence and errors are no grants (mutant error-is-yes)",
-        "R3": "a majority grants (mutant small-quorum)",
+        "R3": "a majority grants (mutants small-quorum, extend-counts-minority)",
         "R6, rounds": "the reply to an older round does not count (mutant mixes-rounds)",
         "R6, token": "a lease extends its own key only (mutant extend-without-token-check)",
-        "R7": "a lease ends at its deadline (mutant silent-loss)",
+        "R7": "a lease ends at its deadline (mutants silent-loss, revives-lost)",
         "R8": "a clean-up deletes the client's own key only (mutant plain-del)",
         "shared": "a master shares a key only among readers (mutant evicts)",
     })

@@ -14,10 +14,10 @@ def theory():
         "A5": "a master tells only numbers that its counter has",
         "A6": "no two attempts have the same token, so that a key has one owner",
         "A2, counters": "a master keeps its counter",
-        "raise": "a grant raises the counter",
-        "agree": "a quorum returns exactly the number that is the token",
-        "ours": "a master certifies only where the key is the client's",
-        "hold": "a number counts only in a hold of the client that asked",
+        "raise": "a grant raises the counter (mutant stays-at-end)",
+        "agree": "a quorum returns exactly the token (mutants largest-grant, median-grant)",
+        "ours": "a master certifies only where the key is the client's (mutant certifies-anywhere)",
+        "hold": "a number counts only in a hold of its client (mutant earlier-number)",
     })
     t.relation("plain", Attempt)  # it wants no token, and raises no counter
     t.relation("asked", Attempt)

@@ -28,7 +28,7 @@ def theory():
         "promoted": "…and that it was never promoted",
         "replaced": "a marker that was seen replaced counts for no other process",
         "grant": "a grant compares the marker in its own command",
-        "repair": "an extension that creates a key compares the marker, too",
+        "repair": "a repair compares the marker, too (mutant repairs-unmarked)",
         "same process": "a quarantine has one process",
         "same name": "the master is marked only if the name is still there",
         "quarantine": "a quarantine is as long as the longest lease",

@@ -7,6 +7,7 @@ Exit codes: 0 proved, and every clause does work; 1 not so; 3 Z3 is missing; 64 
 """
 
 import importlib
+import multiprocessing
 import sys
 import time
 
@@ -14,26 +15,21 @@ THEOREMS = ("exclusion", "extension", "fencing", "guard", "semaphore")
 
 
 def examine(name):
-    """Proves one theorem and tells its stories. Returns whether all is as it should be."""
+    """Proves one theorem and tells its stories. Returns the text, and whether all is well."""
     theory = importlib.import_module(name).theory()
     begun = time.monotonic()
     failed, claims = theory.prove()
-    print(f"{theory.title} (proof/{name}.py): {claims - len(failed)} of {claims} claims proved, "
-          f"for any number of masters and clients, in {time.monotonic() - begun:.1f} s")
-    for claim in failed:
-        print(f"  NOT PROVED: {claim}")
+    lines = [f"{theory.title} (proof/{name}.py): {claims - len(failed)} of {claims} claims proved, "
+             f"for any number of masters and clients, in {time.monotonic() - begun:.1f} s"]
+    lines += [f"  NOT PROVED: {claim}" for claim in failed]
     for clause, text in theory.clauses.items():
-        print(f"  Without {clause}: {text}")
+        lines.append(f"  Without {clause}: {text}")
         numbers, story = theory.without(clause)
-        for text in numbers:
-            print(f"    {text}")
         if story is None:
             failed.append(clause)
-            print("    NO STORY: nothing goes wrong without this clause")
-        else:
-            print(f"    {'; '.join(story)}.")
-    print(flush=True)
-    return not failed
+            story = ["NO STORY: nothing goes wrong without this clause"]
+        lines += [f"    {text}" for text in (*numbers, "; ".join(story) + ".")]
+    return "\n".join(lines), not failed
 
 
 def main(names):
@@ -48,7 +44,11 @@ def main(names):
         return 3
     begun = time.monotonic()
     print(f"Z3 {z3.get_version_string()}\n")
-    results = [examine(it) for it in names or THEOREMS]
+    results = []
+    with multiprocessing.Pool() as pool:
+        for text, is_well in pool.imap(examine, names or THEOREMS):
+            print(text + "\n", flush=True)
+            results.append(is_well)
     print(f"{sum(results)} of {len(results)} theorems as they should be, in "
           f"{time.monotonic() - begun:.0f} s")
     return 0 if all(results) else 1

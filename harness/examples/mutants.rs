@@ -1,6 +1,7 @@
 //! `just mutants`: runs every mutant in every scenario and in the model check, and prints a
 //! Markdown table of what catches each of them: scenarios, those in which the tests catch it on
-//! real masters, the random search, and a rule of the model check.
+//! real masters, the random search, a rule of the model check, and the theorem that fails without
+//! the rule that the mutant breaks.
 //!
 //! It runs in virtual time, which takes seconds. With `--real` it runs processes against real
 //! masters, which takes a quarter of an hour. With `--search`, the random search looks for the
@@ -23,6 +24,9 @@ use redquorum_scenario::{Scenario, embedded_runs};
 use redquorum_search::chance::{Play, Search};
 use redquorum_search::plan::Space;
 use redquorum_search::shrink;
+
+#[path = "../tests/support/theorems.rs"]
+mod theorems;
 
 /// The first seed of the search, and the largest number of runs.
 const SEED: u64 = 0;
@@ -56,12 +60,13 @@ fn table() -> Result<bool, String> {
     let can = |run: &Scenario| backend.as_ref().is_none_or(|backend| backend.can(run).is_ok());
     let runs: Vec<Scenario> = embedded_runs().filter(can).collect();
     let mut all_well = true;
+    let named: BTreeMap<String, String> = theorems::named().into_iter().rev().collect();
     println!(
         "| mutant | caught by (and the property that shows it first) | of {} runs | on real masters \
-         | in the search | model check |",
+         | in the search | model check | proof |",
         runs.len()
     );
-    println!("|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|");
     for mutant in Mutant::ALL.iter().copied().filter(|mutant| chosen(&asked, *mutant)) {
         let start = Instant::now();
         let is_client = Mutant::clients().any(|client| client == mutant);
@@ -93,12 +98,13 @@ fn table() -> Result<bool, String> {
         let more = if caught.len() > 4 { ", …" } else { "" };
         let searched = is_client && mutant.shows_inside() && mutant != Mutant::None;
         println!(
-            "| `{mutant}`: {} | {names}{more} | {} | {} | {} | {} |",
+            "| `{mutant}`: {} | {names}{more} | {} | {} | {} | {} | {} |",
             mutant.about(),
             caught.len(),
             mutant.scenario().unwrap_or("–"),
             if searched { "yes" } else { "–" },
             rule.unwrap_or("–"),
+            named.get(mutant.name()).map_or("–", String::as_str),
         );
         all_well &= (is_client && caught.is_empty() || !is_client && rule.is_none())
             == (mutant == Mutant::None);

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "support/tables.rs"]
 mod tables;
+#[path = "support/theorems.rs"]
+mod theorems;
 
 const WIDTH: usize = 100;
 const LINES: usize = 1000;
@@ -311,4 +313,15 @@ fn a_document_that_is_older_than_what_it_names_is_seen() {
         printed(&tables::digest(table))
     );
     assert_eq!(known.stale("a.md", &right), [""; 0]);
+}
+
+/// A clause of a theorem names the mutants that break it.
+#[test]
+fn theorems_name_mutants_that_exist() {
+    let named = theorems::named();
+    assert!(named.len() > 20, "{named:?}");
+    for (name, theorem) in named {
+        let known = redquorum_scenario::Mutant::ALL.iter().any(|mutant| mutant.name() == name);
+        assert!(known, "proof/{theorem}.py names a mutant {name:?}");
+    }
 }

@@ -415,7 +415,8 @@ pub enum Event {
         delivered: Option<Ns>,
         /// The master's reply.
         result: Outcome,
-        /// What the key's fencing counter stands at, by a reply that shows it. Only in virtual time.
+        /// What the key's fencing counter stands at, by a reply that shows it. Only in virtual
+        /// time.
         fence: Option<u64>,
     },
     /// A fault struck, or failed to strike.

@@ -85,14 +85,12 @@ crate::named! {
         WakesNone = "wakes-none", "wakes no waiter by its clean-ups";
         LeavesInSilence = "leaves-in-silence", "wakes no waiter when it leaves the queue";
         WakesGone = "wakes-gone", "has scripts that wake waiters whose connections are gone";
-        RepairsUncounted = "repairs-uncounted", "does not count a key that an extension creates";
-        HandsOverToken = "hands-over-token", "hands a lease over with its old token";
     }
 }
 
 impl Mutant {
     /// The mutants of a client process, the honest one first. The others are mutations of the
-    /// drivers in the model check, with links, masters and hand-overs that no client process has.
+    /// drivers in the model check, with links and masters that no client process has.
     pub fn clients() -> impl Iterator<Item = Self> + Clone {
         Self::ALL.iter().copied().filter(|mutant| *mutant < Self::AssumesCleanUps)
     }

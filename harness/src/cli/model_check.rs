@@ -1,123 +1,55 @@
-//! `model-check`: explores every state within bounds, either of the shipped machines or of the
-//! fencing-token protocol. Prints what was explored and what was found.
+//! `model-check`: explores every state of the shipped machines within bounds. Prints what was
+//! explored and what was found.
 
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
 use super::{complain, say};
 use crate::report::Code;
 use redquorum_model_check::machines::{self, Scope};
-use redquorum_model_check::{Counterexample, Explored, fencing};
+use redquorum_model_check::{Counterexample, Explored};
 use redquorum_scenario::Mutant;
 
 /// The largest number of states of one run.
 const MOST: usize = 40_000_000;
 
-/// The model to check.
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub(super) enum Target {
-    /// The claims and links of the library, between clients and masters that are cut off (the
-    /// default)
-    Machines,
-    /// Fencing tokens over independent masters: that they are unique and grow, without any clock,
-    /// and how each wrong scheme fails
-    Fencing,
-}
-
-/// The model to check, and the runs of it.
+/// The runs to make.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ModelCheckOptions {
-    #[command(subcommand)]
-    what: Option<Target>,
     /// Only the runs whose name contains this
-    #[arg(long, global = true, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }
 
 pub(super) fn main(options: &ModelCheckOptions) -> Result<Code, Code> {
     let is_chosen = |name: &str| name.contains(&options.only);
     let mut sum = Sum::new();
-    match options.what.unwrap_or(Target::Machines) {
-        Target::Machines => {
-            let names = Scope::ALL.map(|scope| scope.name);
-            some_of(&names, &names, &options.only)?;
-            for scope in Scope::ALL.into_iter().filter(|scope| is_chosen(scope.name)) {
-                let mut withheld = None;
-                sum.run(scope.name, &scope.bounds(), || {
-                    let report = machines::model_check(scope, Mutant::None, MOST);
-                    withheld = Some(report.withheld);
-                    report.explored
-                })?;
-                let withheld = withheld.expect("it has run");
-                say(&format!("    kept back by the bounds: {withheld}"))?;
-            }
-            let [states, transitions] = sum.grouped();
-            let all = format!("| all | | {states} | {transitions} |");
-            let bounds = "bounds, beside the order of everything";
-            table(
-                &format!("run | {bounds} | states | transitions"),
-                sum.rows.iter().chain([&all]),
-            )?;
-        }
-        Target::Fencing => {
-            let names = fencing::Scope::ALL.map(|scope| scope.name);
-            let wrong = fencing::Scope::WRONG.map(|(mutant, scope)| match mutant {
-                Mutant::None => (scope.name, mutant, scope),
-                _ => (mutant.name(), mutant, scope),
-            });
-            let all: Vec<&str> = names.into_iter().chain(wrong.iter().map(|it| it.0)).collect();
-            some_of(&all, &names, &options.only)?;
-            for scope in fencing::Scope::ALL.into_iter().filter(|scope| is_chosen(scope.name)) {
-                sum.run(scope.name, &scope.bounds(), || {
-                    fencing::model_check(scope, Mutant::None, MOST)
-                })?;
-            }
-            let mut schemes = Vec::new();
-            for (name, mutant, scope) in wrong.into_iter().filter(|it| is_chosen(it.0)) {
-                let what = match mutant {
-                    Mutant::None => name.to_owned(),
-                    mutant => format!("{mutant}, which {}", mutant.about()),
-                };
-                say(&format!("{what}: {}", scope.bounds()))?;
-                match fencing::model_check(scope, mutant, MOST).broken {
-                    Some(counterexample) => {
-                        say(&counterexample_text(&counterexample))?;
-                        let steps = counterexample.steps.len();
-                        schemes.push(format!("| {} | {steps} steps |", scope.name));
-                    }
-                    // The model check must find a violation here.
-                    None => {
-                        say("    NOT REFUTED: this check has gone blind")?;
-                        sum.code = Code::Differs;
-                    }
-                }
-            }
-            table("run | bounds | states | transitions", &sum.rows)?;
-            table("scheme | goes wrong after", &schemes)?;
-        }
+    let names = Scope::ALL.map(|scope| scope.name);
+    if !names.iter().any(|name| is_chosen(name)) {
+        let wrong = format!("no run has `{}` in its name", options.only);
+        return Err(complain(Code::Usage, &wrong, &format!("there are: {}", names.join(", "))));
     }
+    for scope in Scope::ALL.into_iter().filter(|scope| is_chosen(scope.name)) {
+        let mut withheld = None;
+        sum.run(scope.name, &scope.bounds(), || {
+            let report = machines::model_check(scope, Mutant::None, MOST);
+            withheld = Some(report.withheld);
+            report.explored
+        })?;
+        let withheld = withheld.expect("it has run");
+        say(&format!("    kept back by the bounds: {withheld}"))?;
+    }
+    let [states, transitions] = sum.grouped();
+    let all = format!("| all | | {states} | {transitions} |");
+    let rows: Vec<&str> = sum.rows.iter().chain([&all]).map(String::as_str).collect();
+    say(&format!(
+        "\n| run | bounds, beside the order of everything | states | transitions |\n\
+         |---|---|---|---|\n{}\n",
+        rows.join("\n")
+    ))?;
     sum.end()
-}
-
-/// Prints a Markdown table, unless it has no rows.
-fn table<'a>(head: &str, rows: impl IntoIterator<Item = &'a String>) -> Result<(), Code> {
-    let rows: Vec<&str> = rows.into_iter().map(String::as_str).collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let line = "---|".repeat(head.split(" | ").count());
-    say(&format!("\n| {head} |\n|{line}\n{}\n", rows.join("\n"))).map(drop)
-}
-
-/// Whether a run of `all` is chosen. Otherwise the message lists some `names`.
-fn some_of(all: &[&str], names: &[&str], only: &str) -> Result<(), Code> {
-    if all.iter().any(|name| name.contains(only)) {
-        return Ok(());
-    }
-    let wrong = format!("no run has `{only}` in its name");
-    Err(complain(Code::Usage, &wrong, &format!("there are: {}", names.join(", "))))
 }
 
 /// The totals of all runs, and the row of each.

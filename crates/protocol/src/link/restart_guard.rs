@@ -219,8 +219,8 @@ impl RestartGuard {
     pub(super) fn vote(&mut self, now: Time, reply: Reply, clock: Option<Cause>) -> Reply {
         let cause = match &reply {
             Reply::Marked { boot, .. } => Some(self.refused(now, boot.clone())),
-            // The key exists, and is cleaned up as any other. (Of the replies that find the key, only
-            // those to a repair tell the clock: the repair may have created it at another time.)
+            // The key exists, and is cleaned up as any other. `Kept` has a clock only as a reply to
+            // a repair, which may have created the key earlier.
             reply if reply.creates() || *reply == Reply::Kept => clock,
             Reply::Alive => self.marker(now).err(),
             _ => None,
