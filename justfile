@@ -47,6 +47,11 @@ model-check *args:
 search *args:
     cargo run --profile search --quiet -p redquorum-harness -- search {{args}}
 
+# Have a second program, written from the documents alone, judge all scenarios, all mutants and 100 000 random runs: half an hour.
+second-opinion *args:
+    cargo build --quiet -p redquorum-harness --bin redquorum-chaos --example mutants
+    python3 proof/play_all.py target/debug {{args}}
+
 # Many clients on real masters, under one fault at a time: `just soak --for 1h`.
 soak *args:
     cargo run --quiet -p redquorum-harness --bin redquorum-soak -- {{args}}

@@ -6,10 +6,12 @@
 //! It runs in virtual time, which takes seconds. With `--real` it runs processes against real
 //! masters, which takes a quarter of an hour. With `--search`, the random search looks for the
 //! mutants instead. Then the table has the number of runs until each find, and the faults in the
-//! shrunk scenario. Names of mutants restrict the run to these mutants.
+//! shrunk scenario. With `--histories` it prints no table: it writes the history of every run in
+//! virtual time, and behind each the verdict on it, as `redquorum-chaos search --histories -` does.
+//! Names of mutants restrict the run to these mutants.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, stderr};
+use std::io::{BufWriter, IsTerminal, Write as _, stderr, stdout};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +19,7 @@ use std::time::Instant;
 
 use redquorum_checker::{Outcome, check};
 use redquorum_harness::real::{Backend, BackendKind, ScenarioRunner, Setup};
+use redquorum_harness::report::write_judged;
 use redquorum_model_check::broken_by;
 use redquorum_scenario::Mutant;
 use redquorum_scenario::history::History;
@@ -33,8 +36,15 @@ const SEED: u64 = 0;
 const RUNS: u64 = 200_000;
 
 fn main() -> ExitCode {
-    let search = std::env::args().any(|word| word == "--search");
-    match if search { searched() } else { table() } {
+    let has = |option: &str| std::env::args().any(|word| word == option);
+    let all_well = if has("--histories") {
+        histories().map(|()| true)
+    } else if has("--search") {
+        searched()
+    } else {
+        table()
+    };
+    match all_well {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(why) => {
@@ -110,6 +120,23 @@ fn table() -> Result<bool, String> {
             == (mutant == Mutant::None);
     }
     Ok(all_well)
+}
+
+/// Writes the history of each mutant in each scenario, and the verdict on it.
+fn histories() -> Result<(), String> {
+    let asked: Vec<String> =
+        std::env::args().skip(1).filter(|word| word != "--histories").collect();
+    let runs: Vec<Scenario> = embedded_runs().collect();
+    let mut out = BufWriter::new(stdout());
+    for mutant in Mutant::clients().filter(|mutant| chosen(&asked, *mutant)) {
+        for run in &runs {
+            let mut history = redquorum_simulator::run(run, 1, mutant);
+            history.header.client = Some(format!("redquorum-mutant --mutant {mutant}"));
+            let verdict = check(&history);
+            write_judged(&mut out, &history, &verdict).map_err(|why| why.to_string())?;
+        }
+    }
+    out.flush().map_err(|why| why.to_string())
 }
 
 /// Whether the search caught every mutant, and found nothing about the honest client.

@@ -24,7 +24,7 @@ mod timeline;
 mod totals;
 
 pub use files::{ResultFile, ResultLine, result_schema};
-pub use out::Out;
+pub use out::{Out, write_judged};
 pub(crate) use out::{colourful, shell_word, write_history};
 pub(crate) use page::render;
 pub(crate) use timeline::trace;

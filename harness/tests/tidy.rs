@@ -151,7 +151,7 @@ fn known() -> Known {
     let documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
     let of_root = documents.into_iter().chain(["Cargo.toml", "deny.toml"]);
     let mut all: Vec<PathBuf> = of_root.map(|name| root().join(name)).collect();
-    for folder in ["crates", "harness", "docs", "scenarios", ".ci", ".github"] {
+    for folder in ["crates", "harness", "docs", "scenarios", "proof", ".ci", ".github"] {
         walk(&root().join(folder), &mut all);
     }
     let relative =

@@ -44,7 +44,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
         };
         // A waiting acquire makes many attempts. The attempt that won sent nothing before its first
         // key was set.
-        let first = lease.votes(&case.keys).map(|key| key.life.set.from).min();
+        let first = lease.votes(&case.keys).map(|key| key.made.from).min();
         let called = lease.called().max(first.unwrap_or(Ns::MIN));
         let fenced = Fenced { lease, token, called, returned: lease.reply.returned() };
         of_resource.entry(lease.resource).or_default().push(fenced);

@@ -69,6 +69,9 @@ pub struct Lease<'a> {
 pub struct Extension {
     /// When the client was notified, if it reports that.
     pub at: Option<Ns>,
+    /// When the notice of its client was recorded: of the watchdog, or of a request that was given
+    /// up. None: it was no notice.
+    pub noticed: Option<Ns>,
     pub deadline: Window,
     /// The index of the request for it among the requests. None: the watchdog extended the lease.
     pub request: Option<usize>,
@@ -118,7 +121,7 @@ impl<'a> Lease<'a> {
 
     fn extend(&mut self, at: Option<Ns>, deadline: Window, request: Option<usize>) {
         let before = self.latest_deadline();
-        self.extensions.push(Extension { at, deadline, request, before });
+        self.extensions.push(Extension { at, noticed: None, deadline, request, before });
     }
 
     /// Whether a request that found the lease got one that it can count on: the holder of a shared
@@ -289,7 +292,7 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
     let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
     // The tokens of shared leases so far.
     let mut taken: Set<&str> = Set::default();
-    for (record, Record { event, .. }) in world.records.iter().enumerate() {
+    for (record, Record { ns, event }) in world.records.iter().enumerate() {
         match event {
             Event::Requested(_) | Event::Replied { .. } => {
                 while let Some((_, index)) = changes.next_if(|(at, _)| *at == record) {
@@ -332,7 +335,10 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
             Event::Extended { client, resource, deadline } => {
                 let known = of_client.get(&(client.as_str(), resource.as_str()));
                 if let Some(lease) = known.and_then(|known| known.last()) {
-                    leases[*lease].extend(None, Window::at(*deadline), None);
+                    let lease = &mut leases[*lease];
+                    let (deadline, before) = (Window::at(*deadline), lease.latest_deadline());
+                    let (at, noticed, request) = (None, Some(*ns), None);
+                    lease.extensions.push(Extension { at, noticed, deadline, request, before });
                 }
             }
             Event::Lost { client, resource, at } => {

@@ -341,13 +341,24 @@ fn extended_without_quorum(
     lease: &Lease<'_>,
     extension: &Extension,
 ) -> Option<Violation> {
-    let request = &case.requests[extension.request?];
-    let reply = request.reply?;
-    let at = reply.returned();
-    if case.keys.is_opaque(request.process, lease.resource, Window::new(request.asked, reply.ns)) {
+    let (begun, at, recorded) = match (extension.request, extension.noticed) {
+        (Some(request), _) => {
+            let request = &case.requests[request];
+            let reply = request.reply?;
+            (begun(case, lease, request), reply.returned(), reply.ns)
+        }
+        // A deadline that moves nearer needs no vote.
+        (None, Some(noticed)) if extension.deadline.to > extension.before.to => {
+            let all = lease.extensions.iter().filter_map(|other| other.noticed.or(other.at));
+            let earlier = all.filter(|earlier| *earlier < noticed).max();
+            (earlier.unwrap_or(lease.start.to), noticed, noticed)
+        }
+        (None, _) => return None,
+    };
+    if case.keys.is_opaque(lease.process, lease.resource, Window::new(begun, recorded)) {
         return None;
     }
-    let kept = case.keys.kept(request.process, lease.token?, begun(case, lease, request));
+    let kept = case.keys.kept(lease.process, lease.token?, begun);
     let by = at.saturating_add(SKEW);
     let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
     let yes = count(yes.map(|kept| kept.node));
@@ -360,7 +371,7 @@ fn extended_without_quorum(
             lock.n,
             lock.q
         );
-        bug(lease, text, request.asked, at)
+        bug(lease, text, begun, at)
     })
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::plan::Space;
 use super::{Found, Kind, in_parallel, kinds};
+use redquorum_checker::{Verdict, check};
 use redquorum_scenario::history::History;
 use redquorum_scenario::{Mutant, Scenario};
 
@@ -122,6 +123,20 @@ impl Search {
         for goal in goals {
             *report.goals.entry(goal).or_default() += 1;
         }
+    }
+
+    /// Passes the history of each run and the verdict on it to `read`, on all threads, and the
+    /// result to `take`, which returns whether to continue. The runs come in no order.
+    pub fn each<T>(
+        &self,
+        read: impl Fn(&History, &Verdict) -> T + Sync,
+        mut take: impl FnMut(T) -> bool + Send,
+    ) {
+        let one = |index: u64| {
+            let history = self.history(self.seed.wrapping_add(index));
+            read(&history, &check(&history))
+        };
+        in_parallel(self.jobs, self.runs, one, |_, result| take(result));
     }
 
     /// Whether this kind is reported.

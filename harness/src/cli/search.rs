@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -14,12 +16,13 @@ use super::run::{BackendKind, listen};
 use super::{Shape, complain, program, say, time, unwritten, usual_folder};
 use crate::library;
 use crate::real::interrupted;
-use crate::report::{Code, Out, shell_word, write_history};
+use crate::report::{Code, Out, shell_word, write_history, write_judged};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use redquorum_checker::{Outcome, check};
+use redquorum_checker::{Outcome, Verdict, check};
 use redquorum_scenario;
 use redquorum_scenario::Mutant;
+use redquorum_scenario::history::History;
 use redquorum_scenario::units::plural;
 use redquorum_search::chance::{Goal, Report, Search};
 use redquorum_search::plan::Space;
@@ -86,6 +89,11 @@ pub(super) struct SearchOptions {
     /// in a Cargo project, else chaos-out
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write the history of every run to this file, `-` for standard output, and behind each the
+    /// verdict on it, for a program that judges them again. Nothing else is printed, and no find is
+    /// shrunk
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["faults", "require_coverage", "out", "client"])]
+    histories: Option<PathBuf>,
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Shape,
@@ -116,11 +124,42 @@ impl SearchOptions {
     fn seed(&self) -> u64 {
         self.seed.unwrap_or_else(|| rand::random::<u64>() % SEEDS)
     }
+
+    /// The random search that the options describe.
+    fn search(&self) -> Search {
+        Search {
+            space: Space { inside: !self.outside, nodes: self.nodes.map(usize::from) },
+            seed: self.seed(),
+            runs: self.runs.unwrap_or(u64::MAX),
+            mutant: self.mutant,
+            play: if self.on == BackendKind::Library {
+                |scenario, seed, _| library::run_with_neglect(scenario, seed)
+            } else {
+                redquorum_simulator::run
+            },
+            jobs: self.jobs(),
+        }
+    }
+
+    /// How long it takes at most, if the number of runs is not given.
+    fn time(&self) -> Option<Duration> {
+        if self.runs.is_some() { None } else { Some(self.time.unwrap_or(USUALLY)) }
+    }
 }
 
 pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
     listen();
-    if !matches!(options.on, BackendKind::Sim | BackendKind::Library) {
+    let in_virtual_time = matches!(options.on, BackendKind::Sim | BackendKind::Library);
+    if let Some(file) = &options.histories {
+        if !in_virtual_time {
+            let wrong = "--histories is for runs in virtual time";
+            let fix = "search with --on sim or --on library; on real masters every run leaves its \
+                       history in the folder of --out";
+            return Err(complain(Code::Usage, wrong, fix));
+        }
+        return histories(options, file);
+    }
+    if !in_virtual_time {
         return masters::main(options);
     }
     if options.client.is_some() {
@@ -142,19 +181,8 @@ const USUALLY: Duration = Duration::from_secs(60);
 /// The random search, from its options to its exit code.
 fn random(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
     let through_library = options.on == BackendKind::Library;
-    let search = Search {
-        space: Space { inside: !options.outside, nodes: options.nodes.map(usize::from) },
-        seed: options.seed(),
-        runs: options.runs.unwrap_or(u64::MAX),
-        mutant: options.mutant,
-        play: if through_library {
-            |scenario, seed, _| library::run_with_neglect(scenario, seed)
-        } else {
-            redquorum_simulator::run
-        },
-        jobs: options.jobs(),
-    };
-    let time = if options.runs.is_some() { None } else { Some(options.time.unwrap_or(USUALLY)) };
+    let search = options.search();
+    let time = options.time();
     if options.format == Shape::Human {
         say(&begin_text(&search, through_library))?;
     }
@@ -207,6 +235,31 @@ fn random(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
     } else {
         Code::AsExpected
     })
+}
+
+/// Writes the history of every run and the verdict on it. The file may be a pipe whose reader has
+/// seen enough.
+fn histories(options: &SearchOptions, file: &Path) -> Result<Code, Code> {
+    let to: io::Result<Box<dyn Write + Send>> = match file.to_str() {
+        Some("-") => Ok(Box::new(io::stdout())),
+        _ => File::create(file).map(|file| Box::new(file) as _),
+    };
+    let mut to = unwritten(to, "the histories", file, "name another file")?;
+    let (start, time) = (Instant::now(), options.time());
+    let mut written = Ok(());
+    let text = |history: &History, verdict: &Verdict| {
+        let mut text = Vec::new();
+        write_judged(&mut text, history, verdict).map(|()| text)
+    };
+    options.search().each(text, |text| {
+        written = text.and_then(|text| to.write_all(&text));
+        written.is_ok() && !interrupted() && time.is_none_or(|time| start.elapsed() < time)
+    });
+    match written.and_then(|()| to.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => unwritten(written, "the histories", file, "make room, or name another file"),
+    }?;
+    Ok(if interrupted() { Code::Interrupted } else { Code::AsExpected })
 }
 
 fn show(bar: &ProgressBar, report: &Report, passed: Duration, time: Option<Duration>) {

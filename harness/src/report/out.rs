@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::process::errors_files;
 use indicatif::{ProgressBar, ProgressStyle};
+use redquorum_checker::Verdict;
 use redquorum_scenario::Cause;
 use redquorum_scenario::history::History;
 use serde::Serialize;
@@ -95,6 +96,19 @@ pub(crate) fn write_history(folder: &Path, history: &History) -> io::Result<Path
     history.write(&mut file)?;
     file.flush()?;
     Ok(path)
+}
+
+/// Writes a history for a stream of several, and behind it the verdict on each property in a line
+/// of its own: `{"verdict":{"mutual-exclusion":"safe",…}}`.
+///
+/// # Errors
+///
+/// Those of the writer.
+pub fn write_judged(to: &mut impl Write, history: &History, verdict: &Verdict) -> io::Result<()> {
+    history.write(to)?;
+    to.write_all(b"{\"verdict\":")?;
+    serde_json::to_writer(&mut *to, &verdict.observed)?;
+    to.write_all(b"}\n")
 }
 
 /// Claims the folder for this run. The system ends the claim with the process, however that ends.

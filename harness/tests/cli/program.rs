@@ -1,6 +1,7 @@
 //! The program itself: where it runs no scenario, `search` from the command line to the files that
 //! it writes, and `run --watch` until Ctrl-C. The test of the latter waits for the program's lines.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
@@ -9,7 +10,9 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use crate::{folder, history, text};
+use redquorum_checker::check;
 use redquorum_harness::report::Out;
+use redquorum_scenario::history::History;
 
 pub(crate) fn program(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum-chaos"));
@@ -58,7 +61,7 @@ fn completions_and_the_manual_name_every_command() {
 #[test]
 fn wrong_usage_exits_with_64_and_a_suggestion() {
     let folder = folder("usage");
-    let table: [(&[&str], &str); 26] = [
+    let table: [(&[&str], &str); 28] = [
         (&["search", "--for", "soon"], "write a number with a unit"),
         (&["search", "--for", "1s", "--runs", "1"], "cannot be used with"),
         (&["search", "--nodes", "10"], "1..=9"),
@@ -67,6 +70,8 @@ fn wrong_usage_exits_with_64_and_a_suggestion() {
         (&["search", "--on", "all"], "name one with --on"),
         (&["search", "--on", "process", "--outside"], "search with --on sim"),
         (&["search", "--on", "process", "--require-coverage"], "search with --on sim"),
+        (&["search", "--on", "process", "--histories", "-"], "search with --on sim"),
+        (&["search", "--faults", "1", "--histories", "-"], "cannot be used with"),
         (&["search", "--client", "mine"], "add --on process"),
         (&["search", "--faults", "1", "--runs", "5"], "cannot be used with"),
         (&["--out", "x", "list"], "write `list` first"),
@@ -380,6 +385,34 @@ fn json_has_a_line_for_each_find_on_any_number_of_threads() {
         assert!(folder.join(find["file"].as_str().unwrap()).exists(), "{find}");
     }
     assert_eq!(lines("3").split_last().unwrap().1, finds);
+}
+
+#[test]
+fn a_stream_has_every_history_and_behind_it_its_verdict() {
+    let folder = folder("search-histories");
+    let words = ["search", "--outside", "--runs", "40", "--seed", "250", "--histories"];
+    let (code, stdout, stderr) = ask(&folder, &[&words[..], &["-"]].concat());
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let (mut file, mut seeds, mut violated) = (String::new(), BTreeSet::new(), 0);
+    for line in stdout.lines() {
+        let Some(verdict) = line.strip_prefix("{\"verdict\":") else {
+            file += &format!("{line}\n");
+            continue;
+        };
+        let history = History::read(file.as_bytes()).unwrap();
+        let observed = serde_json::to_string(&check(&history).observed).unwrap();
+        assert_eq!(verdict, observed + "}");
+        violated += usize::from(verdict.contains("violated"));
+        seeds.insert(history.header.seed);
+        file.clear();
+    }
+    assert_eq!((file.as_str(), seeds), ("", (250..290).collect()));
+    assert!(violated > 0);
+    // The same runs in a file, in any order.
+    let (code, none, _) = ask(&folder, &[&words[..], &["all.jsonl", "--jobs", "3"]].concat());
+    assert_eq!((code, none.as_str()), (0, ""));
+    let written = fs::read_to_string(folder.join("all.jsonl")).unwrap();
+    assert_eq!(written.len(), stdout.len());
 }
 
 #[test]
