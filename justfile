@@ -33,11 +33,11 @@ proof *args:
 tla *args:
     python3 proof/tlc.py {{args}}
 
-# Check that the runs of all scenarios, and random ones, take only steps of the proofs: `just trace --runs 10000`.
-trace *args="--runs 1000":
+# Check that the runs of all scenarios, and random ones, take only steps of the proofs: `just refinement --runs 10000`.
+refinement *args="--runs 1000":
     cargo run --quiet -p redquorum-harness -- run --backend sim --out target/proof/sim
-    python3 proof/trace.py target/proof/sim
-    cargo run --profile search --quiet -p redquorum-harness -- search --histories - {{args}} | python3 proof/trace.py -
+    python3 proof/refinement.py target/proof/sim
+    cargo run --profile search --quiet -p redquorum-harness -- search --histories - {{args}} | python3 proof/refinement.py -
 
 # Look at every state of the library's machines, within bounds that are printed: one to two minutes, 5.4 GiB.
 model-check *args:

@@ -11,6 +11,8 @@ import multiprocessing
 import sys
 import time
 
+from theory import z3
+
 THEOREMS = ("exclusion", "extension", "fencing", "guard", "semaphore")
 
 
@@ -37,11 +39,6 @@ def main(names):
     if unknown:
         print(f"there is no theorem {unknown[0]}; there are {', '.join(THEOREMS)}", file=sys.stderr)
         return 64
-    try:
-        import z3
-    except ImportError:
-        print("Z3 is missing: pip install z3-solver", file=sys.stderr)
-        return 3
     begun = time.monotonic()
     print(f"Z3 {z3.get_version_string()}\n")
     results = []

@@ -15,8 +15,13 @@ To calculate with values that are known and to build terms from others is the sa
 """
 
 import itertools
+import sys
 
-import z3
+try:
+    import z3
+except ImportError:
+    print("Z3 is missing: pip install z3-solver", file=sys.stderr)
+    sys.exit(3)
 
 Int = "Int"
 Reals = z3.Reals

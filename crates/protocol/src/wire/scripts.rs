@@ -341,11 +341,11 @@ local function clamp(hint, now) return math.min(tonumber(hint), now + 1000000) e
 /// With a counter, a repair raises it first, as a grant does. Otherwise the master remembers the
 /// counter for longer, or again if it was lost.
 ///
-/// `ARGV[3]` is 1 to create a missing key, and 0 not to. For a repair under a guard, the boot marker
-/// is the last key, and `ARGV[3]` the value that it must have: a master that forgot must not create
-/// the key, since it may have forgotten a rival's. If the marker is another one and the key is
-/// missing, the script returns the marker. This reply, 1 and 2 then end with the master's clock in
-/// microseconds.
+/// `ARGV[3]` is 1 to create a missing key, and 0 not to. For a repair under a guard, the boot
+/// marker is the last key, and `ARGV[3]` the value that it must have: a master that forgot must not
+/// create the key, since it may have forgotten a rival's. If the marker is another one and the key
+/// is missing, the script returns the marker. This reply, 1 and 2 then end with the master's clock
+/// in microseconds.
 pub const KEEP: Script = Script {
     source: concat!(
         raise!(),

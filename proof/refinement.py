@@ -1,29 +1,29 @@
 """Checks that recorded runs are runs of the theories: the machines that ship take no other steps.
 
-    python3 proof/trace.py target/chaos                   # folders of `redquorum-chaos run`
-    redquorum-chaos search --histories - | python3 proof/trace.py -
+    python3 proof/refinement.py target/chaos                   # folders of `redquorum-chaos run`
+    redquorum-chaos search --histories - | python3 proof/refinement.py -
 
 Each resource of a run in virtual time is played through exclusion.py and fencing.py. A command
 that a master executed is a grant, a certification or a clean-up there; a lease that a client was
 given is a win. What a history does not record is inferred where a later event shows it: a command
-whose reply was lost, the expiry of a key. If a scenario breaks an assumption, its masters may also
-lose keys and counters; otherwise nothing else is inferred.
+whose reply was lost, the expiry of a key. If a fault breaks an assumption, masters may also lose
+keys and counters. Then a run may have other steps only if its recorded verdict is a violation.
 
 Exit codes: 0 all are, 1 one is not, 3 nothing to check, 64 wrong usage.
 """
 
+import argparse
 import collections
 import json
-import os
-import re
 import sys
 
 import exclusion
 import fencing
+from history import length
+from second_opinion import Tally, parse
 from theory import Attempt, Master, Run
 
 MS, NEVER = 10**6, 10**18
-UNITS = {"ns": 1, "us": 10**3, "ms": MS, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 EXCLUSION, FENCING = exclusion.theory(), fencing.theory()
 
 
@@ -56,7 +56,11 @@ class Resource:
             self.retire()
             self.live.append(a)
         if not self.locks.state.asked(a):
-            self.step(self.locks, "ask", a)
+            if self.locks.state.ended((a[0], 0)):
+                # A round that was begun before the lease ended.
+                self.locks.tables["asked"][a,] = self.locks.tables["ended"][a,] = True
+            else:
+                self.step(self.locks, "ask", a)
             if a[1] == 0:
                 self.step(self.tokens, "ask", a)
 
@@ -243,8 +247,16 @@ class Trace:
         """The masters that confirmed a round, by what the client had read."""
         return {it["node"] for _, it in self.commands[token]
                 if it["act"] == act and it["result"] == "done" and it["node"] in self.masters[client]
-                and it.get("delivered", NEVER) <= at
-                and (self.paced or it["sent"] >= deadline - self.validity(it["ttl_ms"] * MS))}
+                and it.get("delivered", NEVER) <= at and self.is_of(it, token, at, deadline)}
+
+    def is_of(self, it, token, at, deadline):
+        """Whether a command can be of the round that had this deadline, and ended then. It was not
+        executed before the client's clock read t0. If that clock has a rate of its own, t0 is not
+        known: then not before the last round ended."""
+        begun = deadline - self.validity(it["ttl_ms"] * MS)
+        if self.paced:
+            begun = max((by for by, _ in self.rounds[token] if by < at), default=-NEVER)
+        return begun <= it["sent"] <= at
 
     def win(self, place, at, client, resource, token, deadline, fence, act):
         rounds = self.rounds.setdefault(token, [])
@@ -293,11 +305,10 @@ class Trace:
         elif it["act"] == "delete" and done:
             self.add(key, it["replied"], place, "clean_up", (token, 0), n)
         elif it["act"] == "keep" and it["result"] in ("done", "created"):
-            fits = [at for at, (by, deadline) in enumerate(self.rounds.get(token, [])) if at and
-                    it["sent"] >= deadline - self.validity(it["ttl_ms"] * MS) and it["replied"] <= by]
-            if fits or it["result"] == "created":
-                a = (token, fits[0] if fits else -1)
-                self.add(key, it["replied"], place, "grant", a, n, None, False)
+            of = [at for at, (by, deadline) in enumerate(self.rounds.get(token, []))
+                  if at and self.is_of(it, token, by, deadline)]
+            for at in of or [-1] * (it["result"] == "created"):
+                self.add(key, it["replied"], place, "grant", (token, at), n, None, False)
 
     def check(self):
         """Plays all resources."""
@@ -305,49 +316,44 @@ class Trace:
             Resource(self, name).play(events)
 
 
-class Tally:
-    def __init__(self):
-        self.runs, self.wins, self.forgetful, self.strays = 0, 0, 0, []
+class Traces(Tally):
+    """Compares what the theories say with the recorded verdicts."""
 
-    def take(self, lines, name):
+    def __init__(self, keep):
+        super().__init__(keep)
+        self.leases = self.strays = 0
+
+    def compare(self, lines, recorded, name):
         header, *records = map(json.loads, lines)
-        trace = Trace(header, records)
-        self.runs += 1
-        self.wins += sum(map(len, trace.rounds.values()))
-        self.forgetful += trace.forgets
+        trace, stray = Trace(header, records), None
         try:
             trace.check()
         except Stray as why:
-            self.strays.append(f"{name or header['scenario']['name']}: {why}")
+            stray = str(why)
+        self.runs += 1
+        self.leases += sum(map(len, trace.rounds.values()))
+        self.strays += stray is not None
+        violated = [it for it in ("mutual-exclusion", "fenced-resource")
+                    if recorded.get(it) == "violated"]
+        if bool(stray) == bool(violated) or trace.paced and not stray:
+            return []
+        text = stray or f"only steps of the theories, although {violated[0]} is violated"
+        self.differences.append(f"{name}: {text}")
+        return [text]
 
 
-def length(text):
-    """A time of a scenario, such as `1s 500ms`, in nanoseconds."""
-    return sum(int(n) * UNITS[u] for n, u in re.findall(r"(\d+)\s*([a-z]+)", text))
-
-
-def main(paths):
-    tally = Tally()
-    for path in paths:
-        for where, _, files in os.walk(path):
-            if "history.jsonl" in files:
-                name = os.path.join(where, "history.jsonl")
-                with open(name) as lines:
-                    tally.take(lines, name)
-    if paths == ["-"]:
-        history = []
-        for line in sys.stdin:
-            if line.startswith('{"verdict"'):
-                tally.take(history, None)
-                history = []
-            else:
-                history.append(line)
-    for stray in tally.strays:
-        print(stray)
-    print(f"{tally.runs} runs with {tally.wins} leases and extensions, {tally.forgetful} of them with "
-          f"faults of masters: {len(tally.strays)} take a step that the theories do not have")
-    return 3 if not tally.runs else 1 if tally.strays else 0
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("paths", nargs="+", help="folders with a result.json; -: a stream")
+    options = parse(parser)
+    traces = Traces(options.keep)
+    for path in options.paths:
+        traces.stream(sys.stdin.buffer) if path == "-" else traces.folder(path)
+    sys.stdout.writelines(f"{it}\n" for it in traces.differences)
+    print(f"{traces.runs} runs with {traces.leases} leases and extensions: {traces.strays} take "
+          f"steps that the theories do not have, {len(traces.differences)} against the verdict")
+    return 3 if not traces.runs else 1 if traces.differences else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
