@@ -17,6 +17,13 @@ def length(text):
     return sum(int(n) * UNITS[unit] for n, unit in re.findall(r"(\d+)([a-z]+)", text or ""))
 
 
+def after(other, one):
+    """Whether a master certainly executed a command after another one."""
+    if other["connection"] == one["connection"]:
+        return other["number"] > one["number"]
+    return other["sent"] > one.get("replied", NEVER)
+
+
 class History:
     """One history. Times are in nanoseconds, lines are those of `history.jsonl`."""
 
@@ -31,7 +38,8 @@ class History:
                        if isinstance(fault[group], dict) for kind in fault[group].items()]
         self.rates, self.wall, self.forgot = {}, {}, {}
         self.pauses, self.killed, self.kept = {}, {}, {}
-        self.can, self.requests, self.current, self.leases, self.touches = {}, {}, {}, [], []
+        self.can, self.requests, self.answered, self.current = {}, {}, {}, {}
+        self.leases, self.touches = [], []
         self.with_token, self.changes = defaultdict(list), defaultdict(list)
         for record in records:
             if record["event"] in ("clock", "kept", "struck", "healed", "broken"):
@@ -100,11 +108,13 @@ class History:
                 lease = self.current.get((record["client"], resource))
                 if lease and record["op"] in ("extend", "acquire"):
                     lease.ttl = max(lease.ttl, record["ttl_ms"] * MS)
+                    lease.asked.append(record)
                 if lease and record["op"].startswith("release") and not lease.releasing:
                     lease.handles -= 1
                     if lease.handles <= 0:
                         lease.released, lease.releasing = (record["ns"], NEVER), record["id"]
         elif event == "replied":
+            self.answered[record["id"]] = record["ns"]
             self.replied(self.requests[record["id"]], record, line)
         elif event in ("lost", "extended"):
             lease = self.current.get((record["client"], record["resource"]))
@@ -141,30 +151,34 @@ class History:
                 lease.handles = reply["handles"]
             elif op != "extend":
                 if lease:
-                    lease.replaced = at
+                    lease.replaced = reply["ns"]  # by then, its client has dropped it
                 ttl = (asked["ttl_ms"] or length(self.lock["ttl"]) // MS) * MS
                 lease = self.current[client, resource] = SimpleNamespace(
                     client=client, resource=resource, shared=asked.get("shared"), called=called,
                     permits=len(resources) if op == "acquire_any" else 0, ttl=ttl, start=at,
                     token=grant.get("token") or "", fence=grant.get("fence"), handles=1, line=line,
-                    steps=[], again=[], lost=NEVER, replaced=NEVER, released=(NEVER, NEVER),
-                    releasing=None)
+                    steps=[], again=[], asked=[], lost=NEVER, replaced=NEVER, releasing=None,
+                    released=(NEVER, NEVER))
                 self.leases.append(lease)
             if lease:
                 self.step(lease, at, deadline, line)
 
     def holds(self, lease):
         """When the client believes that it holds: from, certainly to, possibly to, line."""
-        ends = zip(self.killed.get(self.process[lease.client], (NEVER, NEVER)), lease.released)
+        asked, called = lease.released
+        if lease.releasing and called == NEVER:  # its deletes show a release without a reply
+            deletes = [one["sent"] for one in self.with_token.get(self.token(lease), ())
+                       if one["act"] == "delete" and one["sent"] >= asked]
+            called = min(deletes, default=NEVER)
+        ends = zip(self.killed.get(self.process[lease.client], (NEVER, NEVER)), (asked, called))
         low, high = (min(*end, lease.lost, lease.replaced, self.end) for end in ends)
         for step, following in zip(lease.steps, lease.steps[1:] + [(NEVER,)]):
             until = min(step[1], following[0])
             if step[0] < min(until, high):
                 yield step[0], min(until, low), min(until, high), step[2], lease
 
-    def commands(self, lease, until):
-        """The SETs and extensions of a lease, until a time, and the other commands that changed its
-        key. Its token may be untold: it is that of the most grants."""
+    def token(self, lease):
+        """The token of a lease. If it is untold, it is that of the most grants."""
         process, token = self.process[lease.client], lease.token
         if token.endswith("…"):
             token = next((one for one in self.with_token if one[:4] + token[:-1] in one), "")
@@ -176,9 +190,14 @@ class History:
                             and lease.called <= one["sent"] <= lease.start:
                         sets[one["token"]].add(node)
             token = max(sets, key=lambda token: len(sets[token]), default="")
-        own = [one for one in self.with_token.get(token, ()) if lease.called <= one["sent"]]
+        return token
+
+    def commands(self, lease, until):
+        """The SETs and extensions of a lease, until a time, and what changed its key."""
+        own = [one for one in self.with_token.get(self.token(lease), ())
+               if lease.called <= one["sent"]]
         # Commands without a token may have extended it, too.
-        own += [one for one in self.with_token.get((process, lease.resource), ())
+        own += [one for one in self.with_token.get((self.process[lease.client], lease.resource), ())
                 if lease.start <= one["sent"]]
         changes = {node: [one for one in self.changes[lease.resource, node]
                           if lease.called <= one["sent"] <= until]

@@ -17,7 +17,7 @@ import os
 import sys
 from collections import Counter, defaultdict
 
-from history import MS, NEVER, History, length
+from history import MS, NEVER, History, after, length
 
 PROPERTIES = "mutual-exclusion", "unfenced-resource", "fenced-resource", "validity"
 
@@ -45,24 +45,25 @@ class Opinion(History):
         for (resource, is_semaphore), holds in groups.items():
             most = max(hold[4].permits for hold in holds) if is_semaphore else 1
             self.overlaps(resource, sorted(holds, key=lambda hold: hold[0]), most)
-        for judge in (self.registers, self.fencing, self.repeated):
-            judge()
+        self.registers()
+        self.fencing()
+        self.repeated()
         return self.seen
 
     def overlaps(self, resource, holds, most):
-        """More than `most` clients hold at once, and not all of them share."""
+        """More than `most` leases are believed at once, and not all of them are shared."""
         still = []
         for hold in holds:
             start, lease = hold[0], hold[4]
             still = [one for one in still if one[2] > start]
             for end, verdict in ((1, "violated"), (2, "inconclusive")):
-                beside = {one[4].client: one[3] for one in still
-                          if min(one[end], hold[end]) > start and one[4].client != lease.client
-                          and not (one[4].shared and lease.shared)}
+                beside = {id(one[4]): one for one in still
+                          if min(one[end], hold[end]) > start and one[4] is not lease
+                          and not (one[4].shared and lease.shared)}.values()
                 if len(beside) >= most:
-                    who = ", ".join(sorted([*beside, lease.client]))
+                    who = ", ".join(sorted(one[4].client for one in [*beside, hold]))
                     self.mark("mutual-exclusion", verdict, f"{who} hold {resource} at {start} ns",
-                              *beside.values(), hold[3])
+                              *(one[3] for one in [*beside, hold]))
             still.append(hold)
 
     def registers(self):
@@ -83,11 +84,13 @@ class Opinion(History):
         if not fenced and not any(one.get("fence") is not None for one, _ in self.touches):
             self.seen["fenced-resource"] = "not-used", "no fencing token occurs"
         for lease in self.leases:
+            sets = [one["sent"] for one in self.commands(lease, lease.start)[0]] if fenced else []
+            begun = max(lease.called, min(sets, default=0))  # the attempt that was granted
             wrong = [("has another handle with", fence, line) for fence, _, _, line in lease.again
                      if fence != lease.fence]
             wrong += [("is not larger than", one.fence, one.line) for one in fenced
                       if lease.fence is not None and one.resource == lease.resource
-                      and (one.start <= lease.called and one.fence >= lease.fence
+                      and (one.start < begun and one.fence >= lease.fence
                            or one.fence == lease.fence and one is not lease)]
             for how, other, line in wrong:
                 self.mark("fenced-resource", "violated", f"token {lease.fence} {how} {other}",
@@ -130,8 +133,12 @@ class Opinion(History):
         limit = before + 250 * MS
         for start, stop in sorted(span for (who, _), span in self.pauses.items() if who == process):
             limit = max(limit, stop + 250 * MS) if start <= limit and stop >= before else limit
-        told = lease.released[0], lease.lost, self.end, self.killed.get(process, (NEVER,))[0]
-        if "lost" in self.can.get(process, ()) and min(told) > limit:
+        for one in lease.asked:  # may have moved the deadline, and its caller does not look
+            if one["ns"] <= before < self.answered.get(one["id"], NEVER):
+                limit = max(limit, one["ns"] + (one["ttl_ms"] + 250) * MS)
+        dropped = lease.replaced if lease.replaced < before else NEVER
+        told = lease.released[0], lease.lost, dropped, self.killed.get(process, (NEVER,))[0]
+        if "lost" in self.can.get(process, ()) and min(*told, self.end) > limit:
             bad("5, the client is not told that it ended", lease.steps[-1][2])
 
     def lacks(self, commands, node, denial, at):
@@ -201,13 +208,6 @@ class Opinion(History):
                 own = (id for id, name in self.process.items() if name == commands[0]["process"])
                 if len(found) > self.list[next(own)].count(node):
                     self.mark("validity", "violated", f"6, {token} is set twice on master {node}")
-
-
-def after(other, one):
-    """Whether a master certainly executed a command after another one."""
-    if other["connection"] == one["connection"]:
-        return other["number"] > one["number"]
-    return other["sent"] > one.get("replied", NEVER)
 
 
 class Tally:
