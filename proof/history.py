@@ -39,7 +39,7 @@ class History:
         self.rates, self.wall, self.forgot = {}, {}, {}
         self.pauses, self.killed, self.kept = {}, {}, {}
         self.can, self.requests, self.answered, self.current = {}, {}, {}, {}
-        self.leases, self.touches = [], []
+        self.leases, self.touches, self.extended, self.unpolled = [], [], set(), set()
         self.with_token, self.changes = defaultdict(list), defaultdict(list)
         for record in records:
             if record["event"] in ("clock", "kept", "struck", "healed", "broken"):
@@ -100,6 +100,8 @@ class History:
     def client_event(self, event, record, line):
         if event == "ready":
             self.can[record["process"]] = record["can"]
+        elif event == "unpolled":
+            self.unpolled.add(record["id"])
         elif event == "touched":
             self.touches.append((record, line))
         elif event == "requested":
@@ -123,10 +125,16 @@ class History:
             elif lease:
                 self.step(lease, record["ns"], self.real(lease.client, record["deadline"]), line)
 
-    def step(self, lease, at, deadline, line):
-        """The client is told of a deadline, when it had asked for no longer TTL than this."""
+    def step(self, lease, at, deadline, line, called=NEVER):
+        """The client is told of a deadline: when, the deadline, the line, the longest TTL that it
+        had asked for, since when masters may have voted for it, whether the lease was lost."""
         if not lease.steps or deadline != lease.steps[-1][1]:
-            lease.steps.append((at, deadline, line, lease.ttl))
+            since = [one[0] for one in lease.steps if one[0] < min(at, called)] or [lease.called]
+            # A notice has no stamp, and a caller that did not poll learns of an extension late.
+            unpolled = self.records[line - 2].get("id") in self.unpolled
+            done = 0 if called == NEVER else called if unpolled else at
+            row = at, deadline, line, lease.ttl, since[-1], at > lease.lost, done
+            lease.steps.append(row)
 
     def replied(self, asked, reply, line):
         client, op = asked["client"], asked["op"]
@@ -161,7 +169,8 @@ class History:
                     released=(NEVER, NEVER))
                 self.leases.append(lease)
             if lease:
-                self.step(lease, at, deadline, line)
+                self.extended.add(asked["id"])
+                self.step(lease, at, deadline, line, called)
 
     def holds(self, lease):
         """When the client believes that it holds: from, certainly to, possibly to, line."""
@@ -172,6 +181,10 @@ class History:
             called = min(deletes, default=NEVER)
         ends = zip(self.killed.get(self.process[lease.client], (NEVER, NEVER)), (asked, called))
         low, high = (min(*end, lease.lost, lease.replaced, self.end) for end in ends)
+        for one in lease.asked:  # a shorter TTL binds the client at once, whatever the reply
+            rates = [row[2] for row in self.rates.get(self.process[lease.client], [])]
+            if one["op"] == "extend" and one["id"] not in self.extended:
+                low = min(low, one["ns"] + int(self.valid(one["ttl_ms"] * MS) / max(rates + [1])))
         for step, following in zip(lease.steps, lease.steps[1:] + [(NEVER,)]):
             until = min(step[1], following[0])
             if step[0] < min(until, high):
@@ -204,6 +217,10 @@ class History:
                    for node in self.list[lease.client]}
         return [one for one in own if one["sent"] <= until and one["act"] in ("set", "keep")
                 and one["key"] == lease.resource], changes
+
+    def valid(self, ttl):
+        """A TTL less the drift."""
+        return ttl - length(self.lock["drift"]) - ttl * self.lock["drift-ppm"] // 10**6
 
     def lasts(self, node, at, ttl):
         """When the wall clock of a master shows `ttl` more than at a time."""

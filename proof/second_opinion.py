@@ -110,9 +110,9 @@ class Opinion(History):
         for _, at, deadline, line in lease.again:
             if at >= deadline or at > lease.lost:
                 bad("1, it is over when the client enters it again", line)
-        since, before = lease.called, NEVER
-        for place, (at, deadline, line, ttl) in enumerate(lease.steps):
-            if at >= min(deadline, before) or at > lease.lost:
+        before = NEVER
+        for place, (at, deadline, line, ttl, since, lost, done) in enumerate(lease.steps):
+            if at >= deadline or done >= before or lost:
                 bad("1, it is over when the client returns or extends it", line)
             # The stamps of proxies and clients may differ by a millisecond.
             votes = {one["node"] for one in commands if one["result"] == "done"
@@ -128,7 +128,7 @@ class Opinion(History):
                     bad(f"3, masters {lack} had lacked the key at {denial['replied']} ns", line)
             if deadline - at > ttl + MS and not paced and deadline < NEVER:
                 bad("7, it is promised for longer than its TTL", line)
-            since, before = at, deadline
+            before = deadline
         self.backed(lease, holds, commands, changes, quorum, bad)
         limit = before + 250 * MS
         for start, stop in sorted(span for (who, _), span in self.pauses.items() if who == process):
@@ -175,10 +175,8 @@ class Opinion(History):
                 if one["sent"] >= loses and one.get("replied", NEVER) <= at < end:
                     end, deleted = at, False
             # Until when a client believes that deducts the drift.
-            honest = ttl - delay - length(self.lock["drift"])
-            honest -= (ttl - delay) * self.lock["drift-ppm"] // 10**6
-            had.append((one["sent"], end, node, one["sent"] + honest / min(paces, default=1) + MS,
-                        deleted))
+            honest = one["sent"] + self.valid(ttl - delay) / min(paces, default=1) + MS
+            had.append((one["sent"], end, node, honest, deleted))
         for at in sorted({time for row in had for time in (row[1], row[3])} | {lease.start}):
             first = at == lease.start
             hold = [one for one in holds if one[0] <= at < one[1] - (0 if first else MS)]
