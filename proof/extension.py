@@ -112,7 +112,8 @@ def theory():
         """the rival has a lease, with {q}"""
         has = every(Master, lambda n: implies(member(n, q), t.given("A2", s.rival_key(n))))
         flight = some(Master, lambda n: both(member(n, q), s.due(n), no(s.voter(n))))
-        return both(no(s.won()), has, t.given("flight", no(flight))), s.but(won=lambda: True, rival=lambda n: member(n, q))
+        when = both(no(s.won()), has, t.given("flight", no(flight)))
+        return when, s.but(won=lambda: True, rival=lambda n: member(n, q))
 
     @t.action(q=Quorum)
     def succeed(s, q):
