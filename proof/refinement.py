@@ -190,7 +190,7 @@ class Trace:
         self.forgets = self.paced or any("node" in it or "clock" in it for it in faults)
         self.shared, self.fenced = set(), set()
         self.events, self.commands = collections.defaultdict(list), collections.defaultdict(list)
-        self.current, self.rounds, cleaned = {}, {}, {}
+        self.current, self.rounds, self.latest, cleaned = {}, {}, {}, {}
         replies = {it["id"]: it for it in records if it["event"] == "replied"}
         requests = {}
         for place, it in enumerate(records):
@@ -262,6 +262,7 @@ class Trace:
         rounds = self.rounds.setdefault(token, [])
         masters, a = self.votes(act, token, at, deadline, client), (token, len(rounds))
         rounds.append((at, deadline))
+        self.latest[token] = deadline
         quorum = len(self.masters[client]) // 2 + 1
         self.add(resource, at, place, "win", a, masters, quorum, deadline, fence)
         self.add(resource, deadline, place, "deadline", a)
@@ -286,8 +287,13 @@ class Trace:
 
     def extended(self, place, at, client, resource, deadline):
         token = self.current.get((client, resource))
-        if token and deadline != self.rounds[token][-1][1]:
+        if token and deadline < self.latest[token]:
+            # A shorter TTL binds the client at once, whether or not the round succeeds (R6).
+            self.add(resource, deadline, place, "deadline", (token, len(self.rounds[token]) - 1))
+        elif token and deadline > self.latest[token]:
             self.win(place, at, client, resource, token, deadline, None, "keep")
+        if token:
+            self.latest[token] = deadline
 
     def end(self, place, at, client, resource):
         token = self.current.get((client, resource))
