@@ -27,10 +27,10 @@ def examine(name):
     for clause, text in theory.clauses.items():
         lines.append(f"  Without {clause}: {text}")
         numbers, story = theory.without(clause)
-        if story is None:
+        told = [*numbers, story and "; ".join(story) + "."]
+        if None in told:
             failed.append(clause)
-            story = ["NO STORY: nothing goes wrong without this clause"]
-        lines += [f"    {text}" for text in (*numbers, "; ".join(story) + ".")]
+        lines += [f"    {it or 'NO STORY: nothing goes wrong without this clause'}" for it in told]
     return "\n".join(lines), not failed
 
 

@@ -35,8 +35,8 @@ class Resource:
     """The part of a run that is about one resource."""
 
     def __init__(self, run, name):
-        self.run, self.name, self.live, self.leases = run, name, [], {}
-        self.deadlines, self.fenced, self.largest = {}, set(), None
+        self.run, self.name, self.live = run, name, []
+        self.deadlines, self.largest = {}, None
         self.locks = Run(EXCLUSION, one=lambda a, b: a[0] == b[0],
                          shared=lambda a: a[0] in run.shared)
         self.tokens = Run(FENCING, plain=lambda a: a[0] not in run.fenced)

@@ -209,11 +209,11 @@ class Theory:
                   for name, (sorts, _) in self.relations.items()}
         steps = [(action, args) for action, sorts in self.actions for args in itertools.product(
             *([name] if it is Int else it.elements for name, it in sorts.items()))]
-        solver, values, story = z3.Solver(), {}, []
+        solver = z3.Solver()
 
         def state(at):
-            for name, (_, of) in self.relations.items():
-                values[name] = {it: z3.Const(f"{name}{it}@{at}", _z3(of)) for it in points[name]}
+            values = {name: {it: z3.Const(f"{name}{it}@{at}", _z3(of)) for it in points[name]}
+                      for name, (_, of) in self.relations.items()}
             return State({name: lambda *args, of=of: of[args] for name, of in values.items()})
 
         now = state(0)
@@ -249,15 +249,18 @@ class Theory:
         return None
 
     def _numbers(self):
-        """Numbers for which a lemma is false, for each that needs the clause that is left out."""
+        """Numbers for which a lemma is false, for each that needs the clause that is left out; None
+        where it holds without the clause."""
         for lemma, clauses in self.lemmas:
             if self.dropped in clauses:
                 solver = z3.Solver()
                 solver.add(no(lemma()))
-                if solver.check() == z3.sat:
-                    model = solver.model()
-                    values = {it.name(): model[it] for it in model}
-                    yield " ".join(lemma.__doc__.format(**values).split())
+                if solver.check() != z3.sat:
+                    yield None
+                    continue
+                model = solver.model()
+                values = {it.name(): model[it] for it in model}
+                yield " ".join(lemma.__doc__.format(**values).split())
 
     def _tell(self, steps, model, at):
         action, args = steps[model[z3.Int(f"step@{at}")].as_long()]
