@@ -19,7 +19,7 @@ use crate::quorum::{NodeId, NodeSet};
 use crate::reading::Reading;
 use crate::time::Time;
 use crate::token::Token;
-use crate::vote::{Cause, Holder, Reply, Votes, verdict};
+use crate::vote::{Cause, Holder, Reply, Votes};
 
 mod certify;
 mod positions;
@@ -394,8 +394,8 @@ impl Acquire {
             // other set.
             return self.fail(Failure::NoQuorum, cx);
         }
-        let granted = self.votes.which(Reply::creates).len();
-        match verdict(granted, self.votes.awaited().len(), self.config.quorum()) {
+        let granted = self.votes.which(Reply::creates);
+        match self.config.quorum().verdict(granted, self.votes.awaited()) {
             Some(true) if cx.now < self.deadline() => {
                 if !self.config.is_fenced() {
                     return self.win(cx.now, cx.out);
@@ -429,8 +429,8 @@ impl Acquire {
 
     fn refused(&mut self, cx: &mut Context<'_>) {
         let which = |what: fn(&Reply) -> bool| self.votes().which(what);
-        let unknown = which(|reply| matches!(reply, Reply::Unknown(_))).len();
-        let reachable = self.config.nodes() - unknown >= self.config.quorum();
+        let unknown = which(|reply| matches!(reply, Reply::Unknown(_)));
+        let reachable = !self.config.quorum().is_blocked_by(unknown);
         // Not taken if keys are gone before their number is certified, and no other holder has
         // them.
         let taken = !which(|reply| matches!(reply, Reply::Taken(_))).is_empty();
@@ -515,8 +515,7 @@ impl Acquire {
     fn is_shut_down(&self) -> bool {
         let is_gone =
             |reply: &Reply| matches!(reply, Reply::Unknown(Cause::ShutDown | Cause::RuntimeEnded));
-        let gone = self.votes.which(is_gone).len();
-        gone > self.config.nodes() - self.config.quorum()
+        self.config.quorum().is_blocked_by(self.votes.which(is_gone))
     }
 
     /// The end of the round: one node timeout after its start. It is later, up to a quarter of the
@@ -540,8 +539,8 @@ impl Acquire {
             let timeout = self.wait.stretched(self.config.node_timeout());
             return self.votes.opened().plus(timeout / 4);
         }
-        let granted = || self.votes.which(Reply::creates).len();
-        if self.config.is_fenced() && granted() >= self.config.quorum() {
+        let granted = || self.votes.which(Reply::creates);
+        if self.config.is_fenced() && self.config.quorum().is_in(granted()) {
             self.round_ends().min(self.last_call())
         } else {
             self.round_ends()

@@ -27,6 +27,10 @@ pub enum BadOption {
     NoMasters,
     /// More masters than a lock can have.
     TooManyMasters { masters: usize },
+    /// The lock moves to the masters that it has.
+    MovesToItself,
+    /// The lock has a name for one of the two sets of a move, and none for the other.
+    MoveHalfNamed,
     /// The resource has no name.
     ResourceEmpty,
     /// The name of the resource, with the prefix, starts with `redquorum:`.
@@ -84,6 +88,12 @@ impl fmt::Display for BadOption {
             Self::TooManyMasters { masters } => {
                 write!(f, "{masters} masters given: at most {MAX_NODES} are supported")
             }
+            Self::MovesToItself => f.write_str(
+                "`moving_to` names the masters that the lock has: name the new ones, or leave it out",
+            ),
+            Self::MoveHalfNamed => f.write_str(
+                "`masters_id` and `moving_to_id` name the two sets of a move: give both, or neither",
+            ),
             Self::ResourceEmpty => f.write_str("the resource is empty: name what is to be locked"),
             Self::ResourceReserved => f.write_str(
                 "the resource starts with `redquorum:`, as the lock's own keys do: choose another name or \

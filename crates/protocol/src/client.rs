@@ -28,7 +28,7 @@ use crate::effect::{Effect, Key, Rng};
 use crate::guard::RunId;
 use crate::hold::Hold;
 use crate::link::{Link, LinkEffect, LinkInput};
-use crate::quorum::NodeId;
+use crate::quorum::{NodeId, Quorum};
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Reply, Votes};
@@ -155,20 +155,20 @@ impl<C: ClaimMachine> Client<C> {
         let mut client = Self {
             config,
             leeway: Leeway::of(config.node_timeout),
-            links: Vec::with_capacity(config.nodes),
-            servers: alloc::vec![None; config.nodes],
+            links: Vec::with_capacity(config.quorum.nodes()),
+            servers: alloc::vec![None; config.quorum.nodes()],
             claims: BTreeMap::new(),
             last: 0,
             queues: WaitQueues::default(),
             owners: Owners::new(),
             timers: Timers::default(),
-            votes: alloc::vec![VoteCounts::default(); config.nodes],
+            votes: alloc::vec![VoteCounts::default(); config.quorum.nodes()],
             inputs: VecDeque::new(),
             shut_down: false,
             effects: Vec::new(),
             link_effects: Vec::new(),
         };
-        for node in NodeId::all(config.nodes) {
+        for node in NodeId::all(config.quorum.nodes()) {
             let mut effects = Vec::new();
             let link = Link::start(config.bounds, &mut effects);
             client.links.push(link.guarded_by(config.guard).woken_at(config.inbox));
@@ -507,6 +507,11 @@ impl<C: ClaimMachine> Client<C> {
             self.permit_marking(node);
             self.connection(node, LinkInput::Wake, cx);
         }
+    }
+
+    /// The masters, and which of them are a quorum.
+    pub const fn quorum(&self) -> Quorum {
+        self.config.quorum
     }
 
     /// The links, in order.

@@ -11,35 +11,30 @@
 //! hold no other client touches it. So the later hold has the larger number there, and its token is
 //! that number. `docs/safety.md` has the conditions, and what remains of this if a master forgets.
 
-use alloc::vec::Vec;
-
+use crate::quorum::{NodeId, NodeSet, Quorum};
 use crate::vote::{Reply, Votes};
 
-/// The counters that masters showed during the hold that these votes belong to.
-fn numbers(votes: &Votes) -> impl Iterator<Item = u64> + Clone {
-    votes.votes().iter().filter_map(|vote| match vote.reply {
+/// The counter that a master showed during the hold that these votes belong to.
+fn number(votes: &Votes, node: NodeId) -> Option<u64> {
+    match votes.votes()[node.index()].reply {
         Some(Reply::Granted { number } | Reply::Certified { number }) => Some(number),
         _ => None,
-    })
+    }
 }
 
 /// The number that a quorum of masters have. It is a fencing token if the masters were asked while
 /// the key was ours.
-pub(crate) fn agreed(votes: &Votes, quorum: usize) -> Option<u64> {
-    let all = numbers(votes);
-    debug_assert!(2 * quorum > votes.votes().len(), "two numbers could both have a quorum");
-    all.clone().find(|number| all.clone().filter(|other| other == number).count() >= quorum)
+pub(crate) fn agreed(votes: &Votes, quorum: Quorum) -> Option<u64> {
+    let with = |wanted: u64| -> NodeSet {
+        NodeId::all(quorum.nodes()).filter(|node| number(votes, *node) == Some(wanted)).collect()
+    };
+    let mut all = NodeId::all(quorum.nodes()).filter_map(|node| number(votes, node));
+    all.find(|number| quorum.is_in(with(*number)))
 }
 
-/// The number to certify next: the q-th smallest. A quorum can reach it. A counter that is far
-/// ahead of the others, for whatever reason, does not lead the others.
-pub(crate) fn candidate(votes: &Votes, quorum: usize) -> Option<u64> {
-    let mut all: Vec<u64> = numbers(votes).collect();
-    all.sort_unstable();
-    let candidate = all.get(quorum - 1).copied();
-    debug_assert!(
-        candidate.is_none_or(|it| all.iter().filter(|number| **number <= it).count() >= quorum),
-        "no quorum can reach the number"
-    );
-    candidate
+/// The number to certify next: the least that a quorum can reach, which for a lock that does not
+/// move is the q-th smallest. A counter that is far ahead of the others, for whatever reason, does
+/// not lead the others.
+pub(crate) fn candidate(votes: &Votes, quorum: Quorum) -> Option<u64> {
+    quorum.least(|node| number(votes, node))
 }

@@ -1,5 +1,18 @@
 //! Fingerprint: a short name for the set of masters of a lock. Locks over different sets find each
 //! other by it, in the boot markers of masters that they share (see [`guard`](crate::Guard)).
+//!
+//! While a lock moves from one set of masters to another, a marker names the clients that may use
+//! its master: [`MastersId`] names those of one set, or those that move, and [`Admitted`] is what a
+//! marker says. For each master a move has five steps. Clients that share a step exclude each
+//! other; those of the old set and those of the new one do not, and share none:
+//!
+//! | step | admitted |
+//! |---|---|
+//! | 0 | old |
+//! | 1 | old, moving |
+//! | 2 | moving |
+//! | 3 | moving, new |
+//! | 4 | new |
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -52,6 +65,120 @@ impl fmt::Display for Fingerprint {
     }
 }
 
+/// The masters that a client uses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MastersId {
+    /// One set.
+    Of(Fingerprint),
+    /// Two sets: the client needs a quorum of each.
+    Moving {
+        /// The set that the lock leaves.
+        from: Fingerprint,
+        /// The set that the lock moves to.
+        to: Fingerprint,
+    },
+}
+
+impl MastersId {
+    /// Reads what [`Display`](fmt::Display) writes.
+    fn read(text: &str) -> Option<Self> {
+        Some(match text.split_once('>') {
+            Some((from, to)) => {
+                Self::Moving { from: Fingerprint::read(from)?, to: Fingerprint::read(to)? }
+            }
+            None => Self::Of(Fingerprint::read(text)?),
+        })
+    }
+
+    /// The sets: one, or the two of a move.
+    fn sets(self) -> [Fingerprint; 2] {
+        match self {
+            Self::Of(set) => [set, set],
+            Self::Moving { from, to } => [from, to],
+        }
+    }
+
+    /// Whether clients of both belong to one move, or to one set: they share a set.
+    pub fn is_related_to(self, other: Self) -> bool {
+        let moves =
+            self != other && matches!((self, other), (Self::Moving { .. }, Self::Moving { .. }));
+        !moves && self.sets().iter().any(|set| other.sets().contains(set))
+    }
+}
+
+impl fmt::Display for MastersId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(set) => set.fmt(f),
+            Self::Moving { from, to } => write!(f, "{from}>{to}"),
+        }
+    }
+}
+
+/// The clients that may use a master, as its marker names them: one or two, as a step of a move
+/// says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Admitted {
+    first: MastersId,
+    second: Option<MastersId>,
+}
+
+impl Admitted {
+    /// Those of these masters alone.
+    pub const fn only(masters_id: MastersId) -> Self {
+        Self { first: masters_id, second: None }
+    }
+
+    /// Those of a step of a move, from 0 to 4.
+    ///
+    /// # Panics
+    /// If there is no such step.
+    pub fn at_step(step: usize, from: Fingerprint, to: Fingerprint) -> Self {
+        let moving = MastersId::Moving { from, to };
+        let (old, new) = (MastersId::Of(from), MastersId::Of(to));
+        match step {
+            0 => Self::only(old),
+            1 => Self { first: old, second: Some(moving) },
+            2 => Self::only(moving),
+            3 => Self { first: moving, second: Some(new) },
+            4 => Self::only(new),
+            _ => panic!("a move has the steps 0 to 4"),
+        }
+    }
+
+    /// The step of this move at which a master with this marker is; `None` if it is another move's,
+    /// or of other masters.
+    pub fn step(self, from: Fingerprint, to: Fingerprint) -> Option<usize> {
+        (0..=4).find(|step| Self::at_step(*step, from, to) == self)
+    }
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    pub fn read(text: &str) -> Option<Self> {
+        let (first, second) = match text.split_once(',') {
+            Some((first, second)) => (first, Some(MastersId::read(second)?)),
+            None => (text, None),
+        };
+        Some(Self { first: MastersId::read(first)?, second })
+    }
+
+    /// Each of them.
+    pub fn each(self) -> impl Iterator<Item = MastersId> {
+        [Some(self.first), self.second].into_iter().flatten()
+    }
+
+    /// Whether clients of these masters may use it.
+    pub fn admits(self, masters_id: MastersId) -> bool {
+        self.each().any(|each| each == masters_id)
+    }
+}
+
+impl fmt::Display for Admitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.first.fmt(f)?;
+        self.second.map_or(Ok(()), |second| write!(f, ",{second}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
@@ -77,6 +204,27 @@ mod tests {
         }
         assert_ne!(list(&["a"]), Fingerprint::of_name("a"));
         assert_ne!(Fingerprint::of_name("a"), Fingerprint::of_name("b"));
+    }
+
+    #[test]
+    fn each_step_of_a_move_is_read_back_and_no_step_admits_the_old_and_the_new() {
+        let [from, to, third] = ["a", "b", "c"].map(Fingerprint::of_name);
+        let moving = MastersId::Moving { from, to };
+        let (old, new) = (MastersId::Of(from), MastersId::Of(to));
+        for step in 0..=4 {
+            let admitted = Admitted::at_step(step, from, to);
+            assert_eq!(Admitted::read(&admitted.to_string()), Some(admitted));
+            assert_eq!(admitted.step(from, to), Some(step));
+            assert_eq!(admitted.step(from, third), (step == 0).then_some(0));
+            assert!(!(admitted.admits(old) && admitted.admits(new)), "step {step}");
+            assert_eq!(admitted.admits(moving), (1..=3).contains(&step));
+        }
+        assert!(moving.is_related_to(old) && new.is_related_to(moving) && old.is_related_to(old));
+        assert!(!old.is_related_to(new) && moving.is_related_to(moving));
+        assert!(!moving.is_related_to(MastersId::Moving { from: to, to: third }));
+        for wrong in ["", ",", ">", "0>1", "000000000000002a,", "000000000000002a>"] {
+            assert_eq!(Admitted::read(wrong), None, "{wrong}");
+        }
     }
 
     /// Clients of different versions must agree on the fingerprint.

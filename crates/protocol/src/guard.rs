@@ -23,6 +23,12 @@
 //! this lock shares a master with other locks, but not all masters, so that two quorums need not
 //! meet. Such a vote is not only unknown: it [refuses](crate::Cause::refuses) the whole attempt.
 //!
+//! While a lock moves to other masters, a marker names the clients that its master
+//! [admits](Admitted). The marker changes from step to step of the move, but the process and its
+//! memory do not. So a client looks at the marker [as it would be for this
+//! client](Guard::as_admitting_us) alone. Grants, repairs and extensions are refused by a master
+//! that does not admit the client: else a lease of the old masters could be extended for ever.
+//!
 //! [`link`](crate::Link) has the rules for the votes of a distrusted master. `docs/safety.md` has
 //! the reasons, and `docs/operations.md` the faults that the guard sees and those that it does not
 //! see.
@@ -30,11 +36,12 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
 use crate::bad_option::{BadOption, MAX_TTL};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::{Admitted, Fingerprint, MastersId};
 use crate::lock_config::Drift;
 use crate::time::millis;
 
@@ -64,7 +71,7 @@ pub struct Guard {
     quarantine: Duration,
     clock: Option<Duration>,
     salt: u64,
-    masters_id: Option<Fingerprint>,
+    masters_id: Option<MastersId>,
 }
 
 impl Guard {
@@ -112,12 +119,17 @@ impl Guard {
         self.quarantine.saturating_sub(RESERVE)
     }
 
-    /// Returns the guard of a lock over this set of masters: it distrusts a marker for another set,
-    /// or for none. Without a set, the guard ignores the set of a marker, and writes none into its
+    /// Returns the guard of a lock over these masters: it distrusts a marker that does not admit
+    /// its clients. Without masters, the guard ignores those of a marker, and writes none into its
     /// own.
     #[must_use]
-    pub const fn over(self, masters_id: Fingerprint) -> Self {
+    pub const fn over(self, masters_id: MastersId) -> Self {
         Self { masters_id: Some(masters_id), ..self }
+    }
+
+    /// The masters that the lock is over, if it compares them.
+    pub const fn masters_id(self) -> Option<MastersId> {
+        self.masters_id
     }
 
     /// The longest TTL.
@@ -150,6 +162,23 @@ impl Guard {
         Arc::from(format!("{} {}{words}", run_id.0, self.max_ttl.as_millis()))
     }
 
+    /// The marker as it would be if it admitted the clients of this lock alone. A marker that does
+    /// not admit them stays as it is.
+    pub(crate) fn as_admitting_us(self, marker: Arc<str>) -> Arc<str> {
+        let Some(ours) = self.masters_id else { return marker };
+        match Marker::read(&marker).and_then(|it| it.admitted) {
+            Some(admitted) if admitted.admits(ours) => {
+                Arc::from(with_admitted(&marker, Admitted::only(ours)))
+            }
+            _ => marker,
+        }
+    }
+
+    /// What a master must admit for an extension, as a part of a marker.
+    pub(crate) fn admission(self) -> Option<Arc<str>> {
+        Some(Arc::from(format!("- {MASTERS_ID}{}", self.masters_id?)))
+    }
+
     /// Checks whether a master of this process with this marker is trusted. `durable` means that
     /// the master says that it syncs every write.
     ///
@@ -169,8 +198,20 @@ impl Guard {
         let Some(marker) = Marker::read(boot) else { return else_if_named(Distrust::Garbled) };
         // First, because only this reason refuses the whole attempt: locks over other masters may
         // have another guard as well.
-        if let Some(ours) = self.masters_id.filter(|_| marker.masters_id != self.masters_id) {
-            return Err(Distrust::OtherMasters { marked: marker.masters_id, ours });
+        if let Some(ours) = self.masters_id
+            && !marker.admitted.is_some_and(|admitted| admitted.admits(ours))
+        {
+            let marked = marker.admitted;
+            let is_step = |admitted: Admitted| {
+                let moves = |it: &MastersId| matches!(it, MastersId::Moving { .. });
+                let theirs = admitted.each().find(moves);
+                let one_move = theirs.is_some() != moves(&ours);
+                one_move && admitted.each().any(|each| each.is_related_to(ours))
+            };
+            return Err(match marked.filter(|it| is_step(*it)) {
+                Some(marked) => Distrust::OtherStep { marked, ours },
+                None => Distrust::OtherMasters { marked, ours },
+            });
         }
         if marker.max_ttl != self.max_ttl {
             return Err(Distrust::OtherMaxTtl { marked: marker.max_ttl, ours: self.max_ttl });
@@ -193,7 +234,7 @@ struct Marker<'a> {
     max_ttl: Duration,
     durable: bool,
     clock: Option<Duration>,
-    masters_id: Option<Fingerprint>,
+    admitted: Option<Admitted>,
 }
 
 impl<'a> Marker<'a> {
@@ -201,23 +242,33 @@ impl<'a> Marker<'a> {
         let mut words = text.split(' ');
         let (run_id, max_ttl) = (words.next()?, words.next()?.parse().ok()?);
         let max_ttl = Duration::from_millis(max_ttl);
-        let mut marker = Self { run_id, max_ttl, durable: false, clock: None, masters_id: None };
+        let mut marker = Self { run_id, max_ttl, durable: false, clock: None, admitted: None };
         for word in words {
             if word == DURABLE {
                 marker.durable = true;
             } else if let Some(bound) = word.strip_prefix(CLOCK) {
                 marker.clock = Some(Duration::from_millis(bound.parse().ok()?));
-            } else if let Some(masters_id) = word.strip_prefix(MASTERS_ID) {
-                marker.masters_id = Fingerprint::read(masters_id);
+            } else if let Some(admitted) = word.strip_prefix(MASTERS_ID) {
+                marker.admitted = Admitted::read(admitted);
             }
         }
         (!run_id.is_empty()).then_some(marker)
     }
 }
 
-/// The set of masters that a marker was made for, if the marker names one.
-pub fn masters_id_of(marker: &str) -> Option<Fingerprint> {
-    Marker::read(marker)?.masters_id
+/// The clients that a marker admits, if it names any.
+pub fn admitted_by(marker: &str) -> Option<Admitted> {
+    Marker::read(marker)?.admitted
+}
+
+/// This marker of a master, for these clients instead of those that it admits. The process and its
+/// memory are the same.
+pub fn with_admitted(marker: &str, admitted: Admitted) -> String {
+    let words = marker.split(' ').map(|word| match word.starts_with(MASTERS_ID) {
+        true => format!("{MASTERS_ID}{admitted}"),
+        false => String::from(word),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Why a master is distrusted: its grants do not count.
@@ -251,7 +302,9 @@ pub enum Distrust {
     ClockAhead { by: Duration },
     /// It has the marker of a lock over another set of masters, or of none, as those of early
     /// versions.
-    OtherMasters { marked: Option<Fingerprint>, ours: Fingerprint },
+    OtherMasters { marked: Option<Admitted>, ours: MastersId },
+    /// It is at a step of a move to other masters at which it does not admit this lock's clients.
+    OtherStep { marked: Admitted, ours: MastersId },
     /// Permissions forbid `INFO`, so its process cannot be distinguished from another one.
     Nameless,
     /// It cannot be watched: it replied with this error.
@@ -259,6 +312,12 @@ pub enum Distrust {
 }
 
 impl Distrust {
+    /// Whether the master does not admit this lock's clients, not even for the leases that they
+    /// have.
+    pub const fn admits_no_client(&self) -> bool {
+        matches!(self, Self::OtherMasters { .. } | Self::OtherStep { .. })
+    }
+
     /// Whether the distrust passes by itself, after a quarantine.
     pub const fn passes(&self) -> bool {
         !matches!(
@@ -266,6 +325,7 @@ impl Distrust {
             Self::OtherMaxTtl { .. }
                 | Self::OtherClockBound { .. }
                 | Self::OtherMasters { .. }
+                | Self::OtherStep { .. }
                 | Self::Nameless
         )
     }
@@ -322,12 +382,35 @@ impl fmt::Display for Distrust {
                      then delete `redquorum:boot` where it is wrong"
                 )
             }
+            Self::OtherStep { marked, ours } => {
+                write!(f, "its marker admits only {marked}, and this lock is over {ours}: ")?;
+                let admits = |set| marked.admits(MastersId::Of(set));
+                f.write_str(match *ours {
+                    MastersId::Moving { from, .. } if admits(from) => {
+                        "the move has not begun there: run `redquorum masters begin`"
+                    }
+                    MastersId::Moving { .. } => {
+                        "the move is over there: build the lock over the new masters alone"
+                    }
+                    MastersId::Of(set) if marked.each().any(|it| leaves(it, set)) => {
+                        "the masters are being replaced: build the lock with `moving_to`, too"
+                    }
+                    MastersId::Of(_) => {
+                        "the move to these masters is not so far: see `redquorum masters plan`"
+                    }
+                })
+            }
             Self::Nameless => {
                 f.write_str("INFO is forbidden, so a restart cannot be seen: allow +info")
             }
             Self::Unwatched(text) => write!(f, "it cannot be watched: {text}"),
         }
     }
+}
+
+/// Whether clients of these masters move away from this set.
+fn leaves(masters_id: MastersId, set: Fingerprint) -> bool {
+    matches!(masters_id, MastersId::Moving { from, .. } if from == set)
 }
 
 /// A bound in a message.
@@ -368,13 +451,13 @@ mod tests {
         let plain = Guard::new(MAX, Drift::default(), 1).unwrap();
         let run_id = RunId(Arc::from("a"));
         let clock = plain.with_clock_bound(Duration::from_millis(500)).unwrap();
-        let named = Fingerprint::of_name("f");
+        let named = MastersId::Of(Fingerprint::of_name("f"));
         for guard in [plain, clock, plain.over(named), clock.over(named)] {
             for durable in [false, true] {
                 let marker = guard.marker(&run_id, durable);
                 assert!(marker.len() <= MAX_MARKER);
                 assert_eq!(guard.check(Some(&marker), Some(&run_id), false), Ok(()), "{marker}");
-                assert_eq!(masters_id_of(&marker), guard.masters_id);
+                assert_eq!(admitted_by(&marker), guard.masters_id.map(Admitted::only));
                 let other = Some(&RunId(Arc::from("b")));
                 assert_eq!(guard.check(Some(&marker), other, true).is_ok(), durable);
             }
@@ -383,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_marker_of_another_set_of_masters_is_not_trusted_however_long_it_is_watched() {
-        let ours = Fingerprint::of_name("ours");
+        let ours = MastersId::Of(Fingerprint::of_name("ours"));
         let guard = Guard::new(MAX, Drift::default(), 1).unwrap().over(ours);
         let check = |boot: &str, run_id| {
             guard.check(Some(boot), Some(&RunId(Arc::from(run_id))), true).unwrap_err()
@@ -397,7 +480,8 @@ mod tests {
         ] {
             for run_id in ["a", "b"] {
                 let why = check(&boot, run_id);
-                assert_eq!(why, Distrust::OtherMasters { marked: Some(theirs), ours });
+                let marked = Some(Admitted::only(MastersId::Of(theirs)));
+                assert_eq!(why, Distrust::OtherMasters { marked, ours });
                 assert!(!why.passes());
                 let text = format!("{why}");
                 for part in
@@ -412,6 +496,50 @@ mod tests {
             let why = check(boot, "a");
             assert_eq!(why, Distrust::OtherMasters { marked: None, ours }, "{boot}");
             assert!(format!("{why}").contains("does not say"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_master_admits_the_clients_of_a_step_and_its_marker_is_the_same_to_each() {
+        let [from, to, third] = ["a", "b", "c"].map(Fingerprint::of_name);
+        let plain = Guard::new(MAX, Drift::default(), 1).unwrap();
+        let run_id = RunId(Arc::from("r"));
+        let clients = [MastersId::Of(from), MastersId::Moving { from, to }, MastersId::Of(to)];
+        for (client, admitted_at) in clients.into_iter().zip([0..=1, 1..=3, 3..=4]) {
+            let guard = plain.over(client);
+            for step in 0..=4 {
+                let admitted = Admitted::at_step(step, from, to);
+                let marker = with_admitted(&guard.marker(&run_id, true), admitted);
+                assert_eq!(admitted_by(&marker), Some(admitted));
+                let checked = guard.check(Some(&marker), Some(&run_id), true);
+                let shown = guard.as_admitting_us(Arc::from(&*marker));
+                if admitted_at.contains(&step) {
+                    assert_eq!((checked, shown), (Ok(()), guard.marker(&run_id, true)));
+                    continue;
+                }
+                assert_eq!(&*shown, marker);
+                let why = checked.unwrap_err();
+                assert!(why.admits_no_client() && !why.passes());
+                // Without a hint of a move, these may be masters of other locks.
+                let is_step = !matches!((client, step), (MastersId::Of(_), 0 | 4));
+                assert_eq!(matches!(why, Distrust::OtherStep { .. }), is_step, "{why}");
+            }
+            let other = Admitted::at_step(1, from, third);
+            let marker = with_admitted(&guard.marker(&run_id, true), other);
+            let checked = guard.check(Some(&marker), Some(&run_id), true);
+            assert_eq!(checked.is_ok(), client == MastersId::Of(from));
+        }
+        let of = |client, step| {
+            let (marked, ours) = (Admitted::at_step(step, from, to), client);
+            format!("{}", Distrust::OtherStep { marked, ours })
+        };
+        for (client, step, hint) in [
+            (clients[1], 0, "`redquorum masters begin`"),
+            (clients[1], 4, "over the new masters alone"),
+            (clients[0], 2, "`moving_to`"),
+            (clients[2], 1, "not so far"),
+        ] {
+            assert!(of(client, step).contains(hint), "{}", of(client, step));
         }
     }
 

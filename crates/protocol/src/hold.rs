@@ -19,7 +19,7 @@ use crate::quorum::{NodeId, NodeSet};
 use crate::reading::Reading;
 use crate::time::Time;
 use crate::token::Token;
-use crate::vote::{Reply, Votes, verdict};
+use crate::vote::{Reply, Votes};
 use crate::waiter::WaiterId;
 
 mod watchdog;
@@ -274,7 +274,7 @@ impl Hold {
     /// Checks whether a rival can have had a quorum. The check runs after the verdict, too, which
     /// does not wait for all replies (R3).
     fn look_for_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.spans.has_gap(self.config.nodes(), self.config.quorum()) {
+        if self.spans.has_gap(self.config.quorum()) {
             self.gone = true;
             self.report_gap(now, out);
         }
@@ -347,11 +347,10 @@ impl Hold {
             return;
         }
         let voters = self.round.voters;
-        let kept = self.round.votes.which(|reply| *reply == Reply::Kept).and(voters).len();
+        let kept = self.round.votes.which(|reply| *reply == Reply::Kept).and(voters);
         let awaited = self.round.votes.awaited().and(voters);
         let config = self.round.config;
-        let Some(won) =
-            verdict(kept, awaited.len(), config.quorum()).or(self.gone.then_some(false))
+        let Some(won) = config.quorum().verdict(kept, awaited).or(self.gone.then_some(false))
         else {
             return;
         };
@@ -359,8 +358,8 @@ impl Hold {
         // when no reply can turn the first into the second. The watchdog acts on a gap after its
         // round, too, and must not try again later than it can.
         let by_caller = self.round.asker != Asker::Watchdog;
-        let (nodes, quorum) = (self.config.nodes(), self.config.quorum());
-        if !won && !self.gone && by_caller && self.spans.may_have_gap(now, awaited, nodes, quorum) {
+        let quorum = self.config.quorum();
+        if !won && !self.gone && by_caller && self.spans.may_have_gap(now, awaited, quorum) {
             return;
         }
         let deadline = self.round.votes.opened().plus(config.validity());
@@ -467,13 +466,13 @@ impl Hold {
 
     /// How many masters must forget the key, or end it too early, before a second client can win.
     /// With m [members](Self::members), a quorum of q, and N masters: m + q − N.
-    pub const fn margin(&self) -> usize {
-        (self.members.len() + self.config.quorum()).saturating_sub(self.config.nodes())
+    pub fn margin(&self) -> usize {
+        self.config.quorum().margin(self.members)
     }
 
     /// Whether no more masters than a quorum hold the key.
-    pub const fn is_bare(&self) -> bool {
-        self.members.len() <= self.config.quorum()
+    pub fn is_bare(&self) -> bool {
+        self.config.quorum().is_bare(self.members)
     }
 
     /// The token of the lease.

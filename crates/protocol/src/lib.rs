@@ -67,17 +67,17 @@ pub use client::{
     Progress, Reentry, Refusal, ReplyTo, RequestState, VoteCounts,
 };
 pub use effect::{Effect, Fence, Key, MAX_NUMBER, QueueEvent, Rng, RoundId, VoteRequest, WakeUp};
-pub use fingerprint::Fingerprint;
-pub use guard::{Distrust, Guard, RunId, masters_id_of};
+pub use fingerprint::{Admitted, Fingerprint, MastersId};
+pub use guard::{Distrust, Guard, RunId, admitted_by, with_admitted};
 pub use hold::{Extension, Hold, Loss, Renewal};
 pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState};
 pub use lock_config::{Drift, LockConfig};
 pub use multi_lock::{MemberAction, MemberEvent, MultiLock};
 pub use one_of::{OneOf, OneOfStep, is_free, slot_of};
-pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
+pub use quorum::{MAX_NODES, NodeId, NodeSet, Quorum, quorum};
 pub use reading::Reading;
 pub use release::{Outcome, Release};
 pub use time::Time;
 pub use token::{HolderName, TOKEN_LEN, Token};
-pub use vote::{Cause, Holder, Reply, Vote, Votes, verdict};
+pub use vote::{Cause, Holder, Reply, Vote, Votes};
 pub use waiter::{Position, Waiter, WaiterId};

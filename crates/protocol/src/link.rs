@@ -270,7 +270,8 @@ impl<T> Link<T> {
                     "a repair without a look at the marker"
                 );
             }
-            Command::Guarded { marker, .. } | Command::Keep { marker: Some(marker), .. } => {
+            Command::Guarded { marker, .. }
+            | Command::Keep { repair: true, marker: Some(marker), .. } => {
                 let shown = self.restart_guard.as_ref().map(RestartGuard::shown);
                 debug_assert!(matches!(shown, Some(Ok(()))), "a grant of a distrusted master");
                 debug_assert!(!marker.is_empty(), "no marker to compare");
@@ -305,7 +306,13 @@ impl<T> Link<T> {
             },
             VoteRequest::Keep { token, ttl_ms, repair, fence } => {
                 // A repair is a grant: a master that forgot must not create the key.
-                let marker = match self.marker(cx.now).filter(|_| repair).transpose() {
+                let guard = self.restart_guard.as_ref();
+                let marker = match guard {
+                    None => Ok(None),
+                    Some(guard) if repair => guard.marker(cx.now).map(Some),
+                    Some(guard) => guard.admission(),
+                };
+                let marker = match marker {
                     Ok(marker) => marker,
                     Err(cause) => return cx.unknown(tag, cause),
                 };

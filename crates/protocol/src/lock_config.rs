@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::bad_option::{BadOption, MAX_FENCING_COUNTER_TTL, MAX_TTL};
 use crate::effect::{Fence, MAX_NUMBER};
-use crate::quorum::{MAX_NODES, quorum};
+use crate::quorum::{MAX_NODES, Quorum};
 use crate::time::{Time, millis};
 use crate::token::{HolderName, Token};
 
@@ -44,7 +44,7 @@ impl Drift {
 /// The validated options of one lease. [`LockConfig::new`] checks that they make sense.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LockConfig {
-    nodes: usize,
+    quorum: Quorum,
     ttl: Duration,
     /// How much longer masters keep the key than the lease lives.
     lock_delay: Duration,
@@ -96,7 +96,7 @@ impl LockConfig {
             return Err(BadOption::TtlTooShort { ttl, drift: ttl_drift, node_timeout });
         }
         Ok(Self {
-            nodes,
+            quorum: Quorum::of(nodes),
             ttl,
             lock_delay: Duration::ZERO,
             drift,
@@ -115,10 +115,17 @@ impl LockConfig {
     /// # Errors
     /// The errors of [`LockConfig::new`], and those of the options that this config has.
     pub fn with_ttl(self, ttl: Duration) -> Result<Self, BadOption> {
-        let config = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
+        let config = Self::new(self.nodes(), ttl, self.drift, self.node_timeout)?;
+        let config = config.with_quorum(self.quorum);
         let config = config.with_lock_delay(self.lock_delay)?;
         let config = self.max_ttl.map_or(Ok(config), |max_ttl| config.with_max_ttl(max_ttl))?;
         Ok(config.with_clock_bound(self.clock_bound)?.of_the_kind_of(self))
+    }
+
+    /// This config over these masters, such as those of a move.
+    #[must_use]
+    pub const fn with_quorum(self, quorum: Quorum) -> Self {
+        Self { quorum, ..self }
     }
 
     /// This config, or one with a TTL that is long enough for a lease to live at least this long.
@@ -256,12 +263,12 @@ impl LockConfig {
 
     /// The number of masters.
     pub const fn nodes(self) -> usize {
-        self.nodes
+        self.quorum.nodes()
     }
 
-    /// The number of masters that are a quorum.
-    pub const fn quorum(self) -> usize {
-        quorum(self.nodes)
+    /// The sets of masters that are a quorum.
+    pub const fn quorum(self) -> Quorum {
+        self.quorum
     }
 
     /// The TTL of the lease, drift included.

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::quorum::quorum;
+use crate::quorum::{NodeSet, Quorum};
 
 /// The next step of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -99,15 +99,16 @@ pub fn slot_of(semaphore: &[u8], slot: usize) -> Vec<u8> {
     [semaphore, format!(":permit:{slot}").as_bytes()].concat()
 }
 
-/// Whether a resource is free, if so many of the masters reply that they have no key for it: the
-/// others are too few for a quorum.
-pub const fn is_free(absent: usize, nodes: usize) -> bool {
-    absent + quorum(nodes) > nodes
+/// Whether a resource is free, if these masters reply that they have no key for it: the others are
+/// too few for a quorum.
+pub fn is_free(absent: NodeSet, quorum: Quorum) -> bool {
+    !quorum.may_be_a_rivals(quorum.all().without(absent))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quorum::NodeId;
 
     #[test]
     fn each_resource_is_tried_at_most_once_before_it_waits() {
@@ -157,7 +158,9 @@ mod tests {
     fn it_is_free_if_no_quorum_can_have_it() {
         for (nodes, needed) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)] {
             for absent in 0..=nodes {
-                assert_eq!(is_free(absent, nodes), absent >= needed, "{absent} of {nodes}");
+                let set = NodeId::all(absent).collect();
+                let is_free = is_free(set, Quorum::of(nodes));
+                assert_eq!(is_free, absent >= needed, "{absent} of {nodes}");
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::hold::Hold;
 use crate::lock_config::LockConfig;
 use crate::quorum::NodeId;
 use crate::time::Time;
-use crate::vote::{Reply, Votes, verdict};
+use crate::vote::{Reply, Votes};
 
 /// The outcome of a release. Every outcome is a result; none is an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -104,14 +104,17 @@ impl Release {
         if self.outcome.is_some() {
             return;
         }
-        let (nodes, quorum) = (self.config.nodes(), self.config.quorum());
-        let awaited = self.votes.awaited().len();
-        let deleted = self.votes.which(|reply| *reply == Reply::Deleted).len();
-        let gone = self.votes.which(|reply| matches!(reply, Reply::Absent | Reply::Taken(_))).len();
-        // The two cannot both be true: they need quorum + (nodes − quorum + 1) masters, one more
-        // than exist.
-        let released = verdict(deleted, awaited, quorum);
-        let already_gone = verdict(gone, awaited, nodes - quorum + 1);
+        let quorum = self.config.quorum();
+        let awaited = self.votes.awaited();
+        let deleted = self.votes.which(|reply| *reply == Reply::Deleted);
+        let gone = self.votes.which(|reply| matches!(reply, Reply::Absent | Reply::Taken(_)));
+        // The two cannot both be true: where so many keys are gone, too few are left for a quorum.
+        let released = quorum.verdict(deleted, awaited);
+        let already_gone = match quorum.is_blocked_by(gone) {
+            true => Some(true),
+            false if quorum.is_blocked_by(gone.or(awaited)) => None,
+            false => Some(false),
+        };
         self.outcome = match (released, already_gone) {
             (Some(true), _) if !self.lost => Some(Outcome::Released),
             (Some(true), _) | (_, Some(true)) => Some(Outcome::AlreadyGone),
@@ -120,7 +123,7 @@ impl Release {
             _ => None,
         };
         debug_assert!(
-            deleted + gone <= nodes && (released != Some(true) || already_gone != Some(true)),
+            deleted.and(gone).is_empty() && (released != Some(true) || already_gone != Some(true)),
             "R8: the keys were there, and were not"
         );
         debug_assert!(

@@ -7,7 +7,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::guard::Distrust;
-use crate::quorum::{MAX_NODES, NodeId, NodeSet};
+use crate::quorum::{NodeId, NodeSet};
 use crate::reading::Reading;
 use crate::time::Time;
 use crate::token::Token;
@@ -335,21 +335,5 @@ impl Votes {
     /// All votes, in the order of the masters.
     pub fn votes(&self) -> &[Vote] {
         &self.votes
-    }
-}
-
-/// The decision of the masters, from the votes for it, the awaited votes that may still be for it,
-/// and the quorum.
-///
-/// This is R3 in both directions, and holds for even N, too. A master that refused, whose vote is
-/// unknown, or that may not vote is neither `for_it` nor `awaited`.
-pub fn verdict(for_it: usize, awaited: usize, quorum: usize) -> Option<bool> {
-    debug_assert!(quorum > 0 && for_it + awaited <= MAX_NODES, "R3: a master votes once");
-    if for_it >= quorum {
-        Some(true)
-    } else if for_it + awaited < quorum {
-        Some(false)
-    } else {
-        None
     }
 }

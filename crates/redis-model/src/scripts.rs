@@ -2,6 +2,7 @@
 //! [`redquorum_protocol::wire`] does in Lua, line by line.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use redquorum_protocol::wire::{
     BOOT, Command, LAPSE_MS, PROBATION, TURN_MS, counter_of, queue_of, scripts,
@@ -73,7 +74,7 @@ impl Execution<'_> {
             }
             Command::Guarded { key, token, ttl_ms, fair, fence, marker } => {
                 let shown = self.text(BOOT)?;
-                let reply = if *shown == *marker.as_bytes() {
+                let reply = if shows(&shown, marker.as_bytes()) {
                     let grant = (*fair, *fence);
                     Value::Integer(self.grant(key, *token, *ttl_ms, grant, mutant)?)
                 } else {
@@ -93,11 +94,17 @@ impl Execution<'_> {
             Command::Keep { key, token, ttl_ms, repair, marker: None, fence } => {
                 self.keep(key, *token, *ttl_ms, *repair, *fence)
             }
-            Command::Keep { key, token, ttl_ms, marker: Some(marker), fence, .. } => {
+            Command::Keep { key, token, ttl_ms, repair, marker: Some(marker), fence } => {
                 self.holder(key)?;
-                let shown = self.text(BOOT)?;
+                let (shown, marker) = (self.text(BOOT)?, marker.as_bytes());
+                if !admits(&shown, marker) {
+                    return Ok(Value::Array(vec![start(&shown, 257), integer(self.micros)]));
+                }
+                if !repair {
+                    return self.keep(key, *token, *ttl_ms, false, *fence);
+                }
                 let repairs =
-                    mutant == Some(ScriptMutant::RepairsUnmarked) || *shown == *marker.as_bytes();
+                    mutant == Some(ScriptMutant::RepairsUnmarked) || shows(&shown, marker);
                 let reply = match self.keep(key, *token, *ttl_ms, repairs, *fence)? {
                     Value::Integer(0) => start(&shown, 257),
                     taken @ Value::Array(_) => return Ok(taken),
@@ -566,6 +573,31 @@ fn member_of(waiter: Waiter) -> Key {
 
 pub(crate) fn integer(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// Where a boot marker names masters: what follows ` masters=`, up to a space.
+fn named(marker: &[u8]) -> Option<Range<usize>> {
+    let word = b" masters=";
+    let at = marker.windows(word.len()).position(|bytes| bytes == word)? + word.len();
+    let length = marker[at..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
+    (length > 0).then_some(at..at + length)
+}
+
+/// Whether a marker admits the masters that the wanted one names, or one of the two names none.
+fn admits(shown: &[u8], wanted: &[u8]) -> bool {
+    match (named(shown), named(wanted)) {
+        (Some(theirs), Some(ours)) => {
+            shown[theirs].split(|byte| *byte == b',').any(|it| *it == wanted[ours.clone()])
+        }
+        _ => true,
+    }
+}
+
+/// Whether a marker admits the masters that the wanted one names, and is otherwise the same.
+fn shows(shown: &[u8], wanted: &[u8]) -> bool {
+    let Some((theirs, ours)) = named(shown).zip(named(wanted)) else { return shown == wanted };
+    let rest = [&shown[..theirs.start], &wanted[ours], &shown[theirs.end..]].concat();
+    admits(shown, wanted) && rest == wanted
 }
 
 /// The start of a value.

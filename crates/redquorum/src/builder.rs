@@ -11,13 +11,14 @@ use std::time::Duration;
 use redquorum_protocol::wire::{CLIENT_NAME, is_client_name};
 use redquorum_protocol::{
     Backoff, BadOption, Bounds, ClientConfig, Drift, Fingerprint, Guard, HolderName, LockConfig,
-    NodeId,
+    MAX_NODES, MastersId, NodeId, NodeSet, Quorum,
 };
 use tokio::runtime::Handle;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
 
 use crate::clock::Clock;
+use crate::connect::BadUrl;
 use crate::driver::drive;
 use crate::endpoint::{Credentials, CredentialsOf, Settings};
 use crate::error::BuildError;
@@ -51,6 +52,8 @@ pub struct Builder {
     restart_guard: Option<Duration>,
     clock_guard: Option<Duration>,
     masters_id: Option<String>,
+    moving_to: Vec<Master>,
+    moving_to_id: Option<String>,
     client_name: String,
     name: Option<String>,
     prefix: Vec<u8>,
@@ -81,6 +84,8 @@ impl Default for Builder {
             restart_guard: None,
             clock_guard: None,
             masters_id: None,
+            moving_to: Vec::new(),
+            moving_to_id: None,
             client_name: CLIENT_NAME.into(),
             name: None,
             prefix: Vec::new(),
@@ -103,6 +108,7 @@ impl Default for Builder {
 #[doc(hidden)]
 pub struct Plan {
     pub nodes: Vec<Arc<dyn Node>>,
+    pub quorum: Quorum,
     pub guard: Option<Guard>,
     pub node_timeout: Duration,
     pub ttl: Duration,
@@ -336,9 +342,53 @@ impl Builder {
         self
     }
 
+    /// Moves the lock to other masters while its clients run. Each lease then needs a quorum of
+    /// [`masters`](Builder::masters) **and** a quorum of these, with one token and one deadline. A
+    /// master that is in both lists, under the same name, is asked once. It still takes one round
+    /// trip. A second call replaces the masters of the first.
+    ///
+    /// A client that moves shares a master with every client of the old masters, and with every one
+    /// of the new masters. Those two need not share one: **never let clients of the old masters
+    /// alone run beside clients of the new masters alone.** So restart all clients with
+    /// `moving_to`, and then all with the new masters alone. With a
+    /// [guard](Builder::restart_guard), `redquorum masters` takes the masters through the steps of
+    /// a move, and they refuse clients of a wrong step. Without one, wait for the longest TTL and
+    /// [lock delay](Builder::lock_delay) after the last old client has ended, before you start the
+    /// first new one.
+    /// [`docs/moving.md`](https://github.com/redquorum/redquorum/blob/main/docs/moving.md) has the
+    /// procedure.
+    ///
+    /// Fencing tokens grow across the move. The lock is available while both sets have a quorum;
+    /// reports name the set that has none.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), redquorum::BuildError> {
+    /// let lock = redquorum::Redlock::builder()
+    ///     .masters(["redis://db1", "redis://db2", "redis://db3"])
+    ///     .moving_to(["redis://db2", "redis://db3", "redis://db4"])
+    ///     .build()
+    ///     .await?;
+    /// assert_eq!(lock.masters(), 4);
+    /// # Ok(()) }
+    /// ```
+    pub fn moving_to<M: IntoMaster>(mut self, masters: impl IntoIterator<Item = M>) -> Self {
+        self.moving_to = masters.into_iter().map(|it| it.into_master(Sealed)).collect();
+        self
+    }
+
+    /// The [name](Builder::masters_id) of the set of masters that the lock [moves
+    /// to](Builder::moving_to), for a lock that has a name for the set that it leaves. Its clients
+    /// have this name as their `masters_id` once the move is over.
+    pub fn moving_to_id(mut self, id: impl Into<String>) -> Self {
+        self.moving_to_id = Some(id.into());
+        self
+    }
+
     /// The name of the connections in `CLIENT LIST`, so that whoever looks at a master sees whose
     /// they are: for instance the service. One word of ASCII, at most 128 bytes. A master that
-    /// refuses it shows none. Default `redquorum`.
+    /// refuses it shows none. Default `redquorum`. With a [guard](Builder::restart_guard), the hash
+    /// of the [set of masters](Builder::masters_id) follows behind a `/`: two hashes with a `>`
+    /// between, for a lock that [moves](Builder::moving_to).
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = name.into();
         self
@@ -567,6 +617,10 @@ impl Builder {
             config = config.with_name(HolderName::new(name)?);
         }
         self.retry.check()?;
+        let is_half = self.masters_id.is_some() != self.moving_to_id.is_some();
+        if is_half && !self.moving_to.is_empty() {
+            return Err(BadOption::MoveHalfNamed);
+        }
         Ok((config, guard))
     }
 
@@ -577,14 +631,14 @@ impl Builder {
         // would go unnoticed.
         catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
             .map_err(|_| BuildError::NoRuntime)?;
-        let nodes = self.nodes()?;
-        let guard = guard.map(|guard| guard.over(self.fingerprint(&nodes)));
+        let (nodes, quorum) = self.nodes()?;
+        let (config, guard) = self.over(config, guard, &nodes, quorum);
         let clock = if self.tokio_clock { Clock::tokio() } else { Clock::System };
         #[cfg(test)]
         let clock = self.clock_for_tests.unwrap_or(clock);
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name().into()).collect();
         let client_config = ClientConfig {
-            nodes: nodes.len(),
+            quorum,
             node_timeout: self.node_timeout,
             bounds: Bounds::for_node_timeout(self.node_timeout),
             wake_ups: self.wake_ups,
@@ -595,7 +649,11 @@ impl Builder {
         };
         let shared =
             Arc::new(Shared::new(client_config, names, clock, self.retry, self.hash_resources));
-        let client_name: Arc<str> = self.client_name.into();
+        // `redquorum masters` sees by the name whether clients of an earlier step are connected.
+        let client_name: Arc<str> = match guard.and_then(Guard::masters_id) {
+            Some(masters_id) => format!("{}/{masters_id}", self.client_name).into(),
+            None => self.client_name.into(),
+        };
         for (node, connector) in NodeId::all(nodes.len()).zip(nodes) {
             let (limit, name) = (self.connect_timeout, client_name.clone());
             runtime.spawn(drive(shared.clone(), node, connector, limit, name));
@@ -631,10 +689,12 @@ impl Builder {
     /// Those of [`build`](Builder::build) about options and addresses.
     #[doc(hidden)]
     pub fn plan(&self) -> Result<Plan, BuildError> {
-        let (_, guard) = self.checked().map_err(BuildError::Options)?;
-        let nodes = self.nodes()?;
+        let (config, guard) = self.checked().map_err(BuildError::Options)?;
+        let (nodes, quorum) = self.nodes()?;
+        let (_, guard) = self.over(config, guard, &nodes, quorum);
         Ok(Plan {
-            guard: guard.map(|guard| guard.over(self.fingerprint(&nodes))),
+            guard,
+            quorum,
             nodes,
             node_timeout: self.node_timeout,
             ttl: self.ttl,
@@ -653,34 +713,71 @@ impl Builder {
         self.clock_guard.map_or(Ok(guard), |bound| guard.with_clock_bound(bound)).map(Some)
     }
 
-    fn fingerprint(&self, nodes: &[Arc<dyn Node>]) -> Fingerprint {
-        let address = |node: &Arc<dyn Node>| format!("{}/{}", node.name(), node.hello().database);
-        match &self.masters_id {
+    /// The options of a lock over these masters.
+    fn over(
+        &self,
+        config: LockConfig,
+        guard: Option<Guard>,
+        nodes: &[Arc<dyn Node>],
+        quorum: Quorum,
+    ) -> (LockConfig, Option<Guard>) {
+        let set = |set: NodeSet, name: &Option<String>| match name {
             Some(name) => Fingerprint::of_name(name),
-            None => Fingerprint::of_addresses(nodes.iter().map(address)),
-        }
+            None => {
+                let nodes = NodeId::all(nodes.len()).zip(nodes);
+                let of_set = nodes.filter(|(id, _)| set.contains(*id));
+                Fingerprint::of_addresses(of_set.map(|(_, node)| address(&**node)))
+            }
+        };
+        let masters_id = match quorum.moves() {
+            None => MastersId::Of(set(quorum.all(), &self.masters_id)),
+            Some([from, to]) => MastersId::Moving {
+                from: set(from, &self.masters_id),
+                to: set(to, &self.moving_to_id),
+            },
+        };
+        (config.with_quorum(quorum), guard.map(|guard| guard.over(masters_id)))
     }
 
-    fn nodes(&self) -> Result<Vec<Arc<dyn Node>>, BuildError> {
+    /// The masters, and which of them are a quorum. Behind those of the lock there are those that
+    /// it moves to and does not have.
+    fn nodes(&self) -> Result<(Vec<Arc<dyn Node>>, Quorum), BuildError> {
         let mut nodes: Vec<Arc<dyn Node>> = Vec::new();
-        let mut seen = HashMap::new();
         let settings = self.settings()?;
-        for (index, master) in self.masters.iter().enumerate() {
-            let number = index + 1;
-            let node = match &master.0 {
-                Ok(Target::Own(node)) => node.clone(),
-                Ok(Target::Endpoint(endpoint)) => {
-                    Arc::new(endpoint.clone().with_settings(settings.clone()))
+        let [from, to] =
+            [(0, &self.masters), (self.masters.len(), &self.moving_to)].map(|(before, masters)| {
+                let mut seen = HashMap::new();
+                let mut set = Vec::new();
+                for (index, master) in masters.iter().enumerate() {
+                    let number = before + index + 1;
+                    let node = master
+                        .node(&settings)
+                        .map_err(|error| BuildError::Address { number, error })?;
+                    let known = nodes.iter().position(|it| it.name() == node.name());
+                    let first = seen.insert(node.name(), number);
+                    let moved = known.filter(|it| address(&*nodes[*it]) != address(&*node));
+                    if let Some(first) = first.or(moved.map(|at| at + 1)) {
+                        let name = node.name();
+                        return Err(BuildError::Duplicate { first, second: number, name });
+                    }
+                    set.push(known.unwrap_or(nodes.len()));
+                    if known.is_none() {
+                        nodes.push(node);
+                    }
                 }
-                Ok(Target::Sentinel(sentinel)) => Arc::new(sentinel.resolver(&settings)),
-                Err(error) => return Err(BuildError::Address { number, error: error.clone() }),
-            };
-            if let Some(first) = seen.insert(node.name(), number) {
-                return Err(BuildError::Duplicate { first, second: number, name: node.name() });
-            }
-            nodes.push(node);
+                Ok(set)
+            });
+        let [from, to] = [from?, to?];
+        if nodes.len() > MAX_NODES {
+            return Err(BuildError::Options(BadOption::TooManyMasters { masters: nodes.len() }));
         }
-        Ok(nodes)
+        let [from, to]: [NodeSet; 2] =
+            [from, to].map(|set| set.into_iter().map(NodeId::new).collect());
+        Ok(match to.is_empty() {
+            true => (nodes, Quorum::joint(from, from)),
+            false if from == to => return Err(BuildError::Options(BadOption::MovesToItself)),
+            false => (nodes, Quorum::joint(from, to)),
+        })
     }
 
     fn settings(&self) -> Result<Settings, BuildError> {
@@ -691,7 +788,7 @@ impl Builder {
                 Ok(Target::Sentinel(sentinel)) => sentinel.tls_name(),
                 _ => None,
             };
-            let first = self.masters.iter().find_map(tls_name);
+            let first = self.masters.iter().chain(&self.moving_to).find_map(tls_name);
             let checked = first.map(|name| Tls::checked(self.tls.clone(), &name));
             checked.transpose().map_err(BuildError::Tls)?
         };
@@ -703,6 +800,23 @@ impl Builder {
             credentials: self.credentials.clone(),
         })
     }
+}
+
+impl Master {
+    fn node(&self, settings: &Settings) -> Result<Arc<dyn Node>, BadUrl> {
+        Ok(match self.0.as_ref().map_err(Clone::clone)? {
+            Target::Own(node) => node.clone(),
+            Target::Endpoint(endpoint) => {
+                Arc::new(endpoint.clone().with_settings(settings.clone()))
+            }
+            Target::Sentinel(sentinel) => Arc::new(sentinel.resolver(settings)),
+        })
+    }
+}
+
+/// The name of a master and its database.
+fn address(node: &dyn Node) -> String {
+    format!("{}/{}", node.name(), node.hello().database)
 }
 
 impl fmt::Debug for Builder {
@@ -718,6 +832,8 @@ impl fmt::Debug for Builder {
             .field("restart_guard", &self.restart_guard)
             .field("clock_guard", &self.clock_guard)
             .field("masters_id", &self.masters_id)
+            .field("moving_to", &self.moving_to.len())
+            .field("moving_to_id", &self.moving_to_id)
             .field("client_name", &self.client_name)
             .field("name", &self.name)
             .finish_non_exhaustive()

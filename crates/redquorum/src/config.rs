@@ -33,10 +33,11 @@ use crate::sentinel::Sentinel;
 /// | key | value | sets |
 /// |---|---|---|
 /// | `masters` | list of URLs, or one string with commas between | [`masters`](Builder::masters) |
+/// | `moving-to` | as `masters` | [`moving_to`](Builder::moving_to) |
 /// | `tls-ca-file`, `tls-cert-file`, `tls-key-file` | path; feature `tls` | the option of that name |
 /// | `ttl`, `wait`, `lock-delay`, `node-timeout`, `connect-timeout`, `restart-guard`, `clock-guard`, `fencing-counter-ttl` | time such as `"10s"`, `"250ms"` or `"1h 30m"` | the option of that name |
 /// | `drift-ppm`, `drift` | number; time | [`drift`](Builder::drift) |
-/// | `masters-id`, `client-name`, `name`, `prefix` | text | the option of that name |
+/// | `masters-id`, `moving-to-id`, `client-name`, `name`, `prefix` | text | the option of that name |
 /// | `wake-ups`, `fair`, `require-quorum` | `true` or `false` | the option of that name |
 ///
 /// Every key may be left out. An unknown key is an error. [`build`](Builder::build) checks bounds.
@@ -45,6 +46,7 @@ use crate::sentinel::Sentinel;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Config {
     masters: Vec<String>,
+    moving_to: Vec<String>,
     options: Options,
 }
 
@@ -162,10 +164,11 @@ macro_rules! options {
             $($(#[$only])? $method: Option<$kind>,)*
         }
 
-        const KEYS: &[&str] = &["masters", $($(#[$only])? $key),*];
+        const KEYS: &[&str] = &["masters", "moving-to", $($(#[$only])? $key),*];
 
         const ABOUT: &[ConfigKey] = &[
             ConfigKey { key: "masters", about: "The URLs of the masters, with commas between", value: "URLS" },
+            ConfigKey { key: "moving-to", about: "The URLs of the masters that the lock moves to", value: "URLS" },
             $($(#[$only])? ConfigKey { key: $key, about: $text, value: value!($read) }),*
         ];
 
@@ -173,6 +176,7 @@ macro_rules! options {
             fn read(&mut self, key: &str, raw: &Raw) -> Read<()> {
                 match key {
                     "masters" => self.masters = urls(raw)?,
+                    "moving-to" => self.moving_to = urls(raw)?,
                     $($(#[$only])? $key => self.options.$method = Some($read(raw)?),)*
                     _ => return Err("an option"),
                 }
@@ -190,6 +194,10 @@ macro_rules! options {
                     self.masters.clear();
                 }
                 let builder = self.masters(config.masters);
+                let builder = match config.moving_to.is_empty() {
+                    true => builder,
+                    false => builder.moving_to(config.moving_to),
+                };
                 $($(#[$only])? let builder = match config.options.$method {
                     Some(value) => builder.$method(value),
                     None => builder,
@@ -212,6 +220,7 @@ options! {
     "The allowance for clocks that run at different rates, in ppm" drift_ppm "drift-ppm" number: u32;
     "The fixed part of that allowance" drift_fixed "drift" time: Duration;
     "The name of the set of masters, for the restart guard" masters_id "masters-id" text: String;
+    "The name of the set that the lock moves to" moving_to_id "moving-to-id" text: String;
     "The name of the connections, for CLIENT LIST" client_name "client-name" text: String;
     "The name of the holder, for others to see" name "name" text: String;
     "The bytes in front of every resource in its key" prefix "prefix" text: String;
@@ -337,8 +346,12 @@ impl fmt::Debug for Config {
                 Err(error) => format!("({error})"),
             },
         };
-        let masters: Vec<String> = self.masters.iter().map(name).collect();
-        f.debug_struct("Config").field("masters", &masters).field("options", &self.options).finish()
+        let names = |urls: &[String]| -> Vec<String> { urls.iter().map(name).collect() };
+        f.debug_struct("Config")
+            .field("masters", &names(&self.masters))
+            .field("moving_to", &names(&self.moving_to))
+            .field("options", &self.options)
+            .finish()
     }
 }
 
@@ -432,6 +445,8 @@ mod tests {
         drift-ppm = 5000
         drift = "3ms"
         masters-id = "prod"
+        moving-to = ["redis://db3", "redis://user:secret@db4"]
+        moving-to-id = "prod-2"
         client-name = "billing"
         name = "billing-7"
         prefix = "app:"
@@ -505,7 +520,7 @@ mod tests {
             ("fair = 'perhaps'", "fair: \"perhaps\" is not true or false"),
             ("prefix = ['a']", "prefix: a list is not text"),
             ("masters = 3", "masters: 3 is not a list of URLs"),
-            ("ttl-ms = 5", "unknown field `ttl-ms`, expected one of `masters`, `ttl`"),
+            ("ttl-ms = 5", "unknown field `ttl-ms`, expected one of `masters`, `moving-to`, `ttl`"),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
@@ -584,7 +599,8 @@ mod tests {
             let message = error.message();
             assert!(!message.contains("secret"), "{message}");
         }
-        let faulty = Config { masters: vec!["redis://:secret@db1:port".into()], ..config };
+        let faulty = vec!["redis://:secret@db1:port".into()];
+        let faulty = Config { masters: faulty.clone(), moving_to: faulty, ..config };
         assert!(!format!("{faulty:?}").contains("secret"), "{faulty:?}");
     }
 }

@@ -59,7 +59,10 @@ impl fmt::Display for BuildError {
             Self::Runtime(why) => write!(f, "the lock's own thread could not be started: {why}"),
             Self::NoQuorum(report) => match report.why_no_quorum() {
                 Some(why) => write!(f, "no quorum: {why} ({report})"),
-                None => write!(f, "no quorum of masters is reachable: {report}"),
+                None => {
+                    let set = report.set_without_quorum().unwrap_or("masters");
+                    write!(f, "no quorum of {set} is reachable: {report}")
+                }
             },
         }
     }
@@ -267,7 +270,10 @@ impl fmt::Display for About<'_> {
 
 /// Why there was no quorum; `otherwise` if too few masters answered.
 fn no_quorum(report: &Report, otherwise: &str) -> String {
-    report.why_no_quorum().unwrap_or_else(|| otherwise.to_owned())
+    report.why_no_quorum().unwrap_or_else(|| match report.set_without_quorum() {
+        None => otherwise.to_owned(),
+        Some(set) => format!("{otherwise}, of {set}"),
+    })
 }
 
 impl std::error::Error for AcquireError {}

@@ -18,25 +18,27 @@ pub struct Health {
     /// The number of those that take writes and, with a [guard](crate::Builder::restart_guard), are
     /// trusted.
     pub usable: usize,
-    /// The number of usable masters that a lease needs.
+    /// The number of usable masters that a lease needs at least.
     pub quorum: usize,
+    has_quorum: bool,
     /// The outcome at each master: [`Usable`](crate::report::MasterOutcome::Usable), or
     /// [`Unknown`](crate::report::MasterOutcome::Unknown) with the reason.
     pub report: Report,
 }
 
 impl Health {
-    /// Whether a lease of a free resource is available: a quorum of masters is usable, and no
+    /// Whether a lease of a free resource is available: a quorum of masters is usable, of each set
+    /// of a lock that [moves](crate::Builder::moving_to), and no
     /// master has the marker of locks over
     /// [another set of masters](crate::report::Distrust::OtherMasters).
     pub fn has_quorum(&self) -> bool {
-        self.usable >= self.quorum && !self.report.is_of_other_masters()
+        self.has_quorum && !self.report.is_of_other_masters()
     }
 }
 
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { alive, usable, quorum, report } = self;
+        let Self { alive, usable, quorum, report, .. } = self;
         let masters = report.masters().len();
         write!(f, "{usable} of {masters} masters usable, {alive} alive, {quorum} needed: ")?;
         if !self.has_quorum()
@@ -50,11 +52,18 @@ impl fmt::Display for Health {
 
 pub(crate) async fn probe(lock_state: &LockState) -> Health {
     let votes = ask(lock_state, Client::probe).await;
-    let usable = votes.which(|reply| *reply == Reply::Alive).len();
+    let alive = votes.which(|reply| *reply == Reply::Alive);
+    let (usable, quorum) = (alive.len(), lock_state.config.quorum());
     let refusing = votes
         .which(|reply| matches!(reply, Reply::Unknown(Cause::Error(_) | Cause::Distrusted { .. })));
     let report = lock_state.report(&votes);
-    Health { alive: usable + refusing.len(), usable, quorum: lock_state.config.quorum(), report }
+    Health {
+        alive: usable + refusing.len(),
+        usable,
+        quorum: quorum.len(),
+        has_quorum: quorum.is_in(alive),
+        report,
+    }
 }
 
 /// Asks every master in one round trip; ends after at most one node timeout.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redquorum_protocol::{Client, Key, is_free};
+use redquorum_protocol::{Client, Key, NodeId, NodeSet, Quorum, is_free};
 
 use crate::error::AcquireError;
 use crate::health::ask;
@@ -19,8 +19,9 @@ pub struct HeldBy {
     /// [`Taken`](MasterOutcome::Taken) by a holder, or [`Unknown`](MasterOutcome::Unknown) with the
     /// reason.
     pub report: Report,
-    /// The number of masters that a lease needs.
+    /// The number of masters that a lease needs at least.
     pub quorum: usize,
+    sets: Quorum,
 }
 
 impl HeldBy {
@@ -32,7 +33,8 @@ impl HeldBy {
             client.ask_holder(node, request, (key.clone(), token), cx);
         });
         let report = lock_state.report(&votes.await);
-        Self { report, quorum: lock_state.config.quorum() }
+        let sets = lock_state.config.quorum();
+        Self { report, quorum: sets.len(), sets }
     }
 
     /// The holder that a quorum of masters named, with the time for which a quorum of them keeps
@@ -42,33 +44,34 @@ impl HeldBy {
     /// `None` if the resource is free, or if too few masters replied to tell. A key on fewer
     /// masters than a quorum is no lease: an attempt that failed, or one under way, has left it.
     pub fn holder(&self) -> Option<(Holder, Duration)> {
-        let holders: Vec<Holder> = self.holders().collect();
-        holders.iter().find_map(|holder| {
-            let same = holders.iter().filter(|other| is_same(holder, other));
-            let mut left: Vec<Duration> = same.map(time_left).collect();
-            left.sort_unstable_by_key(|left| std::cmp::Reverse(*left));
-            Some((*holder, *left.get(self.quorum - 1)?))
+        NodeId::all(self.sets.nodes()).filter_map(|node| self.holder_at(node)).find_map(|holder| {
+            let same = |node| self.holder_at(node).filter(|other| is_same(&holder, other));
+            // A client of one set of a lock that moves has a quorum of that one only.
+            let left = self.sets.each().into_iter().filter_map(|set| {
+                set.least(|node| same(node).as_ref().map(time_left).map(std::cmp::Reverse))
+            });
+            Some((holder, left.map(|left| left.0).max()?))
         })
     }
 
     /// Whether no client held the resource: so many masters replied that they have no key that no
     /// quorum can have one.
     pub fn is_free(&self) -> bool {
-        let masters = self.report.masters();
-        let absent = |master: &&_| outcome(master) == Some(&MasterOutcome::Absent);
-        is_free(masters.iter().filter(absent).count(), masters.len())
+        let absent = |node: &NodeId| self.outcome(*node) == Some(&MasterOutcome::Absent);
+        let absent: NodeSet = NodeId::all(self.sets.nodes()).filter(absent).collect();
+        is_free(absent, self.sets)
     }
 
-    fn holders(&self) -> impl Iterator<Item = Holder> {
-        self.report.masters().iter().filter_map(|master| match outcome(master) {
+    fn holder_at(&self, node: NodeId) -> Option<Holder> {
+        match self.outcome(node) {
             Some(MasterOutcome::Taken(holder)) => Some(*holder),
             _ => None,
-        })
+        }
     }
-}
 
-const fn outcome(master: &crate::report::MasterReport) -> Option<&MasterOutcome> {
-    master.outcome.as_ref()
+    fn outcome(&self, node: NodeId) -> Option<&MasterOutcome> {
+        self.report.masters().get(node.index())?.outcome.as_ref()
+    }
 }
 
 /// Whether two masters named one and the same holder. Any of those that share a resource may be

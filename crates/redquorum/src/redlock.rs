@@ -132,14 +132,16 @@ impl Redlock {
         self.lock_state.shared.stats()
     }
 
-    /// The number of masters.
+    /// The number of masters. Of a lock that [moves](crate::Builder::moving_to), of both sets
+    /// together.
     pub fn masters(&self) -> usize {
         self.lock_state.config.nodes()
     }
 
-    /// How many masters must agree.
+    /// How many masters must agree. Of a lock that [moves](crate::Builder::moving_to), the least
+    /// number that has a majority of each set.
     pub fn quorum(&self) -> usize {
-        self.lock_state.config.quorum()
+        self.lock_state.config.quorum().len()
     }
 
     /// Ends the lock, for all clones. From now on it acquires and extends nothing. It completes the

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use redquorum_protocol::{Cause, Distrust, Fingerprint, Holder, Loss};
-use redquorum_protocol::{NodeId, Reply, Votes, quorum};
+pub use redquorum_protocol::{Admitted, Cause, Distrust, Fingerprint, Holder, Loss, MastersId};
+use redquorum_protocol::{NodeId, NodeSet, Quorum, Reply, Votes};
 
 /// The replies of the masters in one round, successful or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     masters: Vec<MasterReport>,
+    quorum: Quorum,
 }
 
 /// The reply of one master.
@@ -78,15 +79,15 @@ impl MasterOutcome {
 }
 
 impl Report {
-    pub(crate) const EMPTY: Self = Self { masters: Vec::new() };
+    pub(crate) const EMPTY: Self = Self { masters: Vec::new(), quorum: Quorum::NONE };
 
-    pub(crate) fn new(votes: &Votes, names: &[Arc<str>]) -> Self {
+    pub(crate) fn new(votes: &Votes, names: &[Arc<str>], quorum: Quorum) -> Self {
         let masters = NodeId::all(names.len()).zip(votes.votes()).map(|(node, vote)| {
             let (name, reply) = (names[node.index()].clone(), vote.reply.clone());
             let outcome = reply.as_ref().map(MasterOutcome::of);
             MasterReport { number: node.index() + 1, name, outcome, took: vote.took, reply }
         });
-        Self { masters: masters.collect() }
+        Self { masters: masters.collect(), quorum }
     }
 
     /// Each master, in the order of the list.
@@ -139,12 +140,13 @@ impl Report {
             );
         }
         let codes: Vec<&str> = self.unknown().filter_map(error_code).collect();
-        let (masters, distrusted) = (self.masters.len(), self.distrusted());
-        let known = masters - self.unknown().count();
-        if distrusted > 0 && known + distrusted >= quorum(masters) {
+        let known = self.known();
+        let distrusted = self.whose(|cause| matches!(cause, Cause::Distrusted { .. }));
+        if !distrusted.is_empty() && self.quorum.is_in(known.or(distrusted)) {
             return Some(self.why_distrusted(known));
         }
-        if codes.is_empty() || known + distrusted + codes.len() < quorum(masters) {
+        let coded = self.whose(|cause| error_code(cause).is_some());
+        if codes.is_empty() || !self.quorum.is_in(known.or(distrusted).or(coded)) {
             return None;
         }
         let mut each = codes.clone();
@@ -156,17 +158,43 @@ impl Report {
         Some(format!("masters answered but refuse writes ({}){colon}{fixes}", each.join(", ")))
     }
 
+    /// The masters whose vote is known, or was not awaited.
+    fn known(&self) -> NodeSet {
+        self.quorum.all().without(self.whose(|_| true))
+    }
+
+    /// The masters whose vote is unknown for such a cause.
+    fn whose(&self, is_such: impl Fn(&Cause) -> bool) -> NodeSet {
+        let unknown = |node: &NodeId| match self.masters.get(node.index())?.outcome.as_ref()? {
+            MasterOutcome::Unknown(cause) => is_such(cause).then_some(()),
+            _ => None,
+        };
+        NodeId::all(self.masters.len()).filter(|node| unknown(node).is_some()).collect()
+    }
+
+    /// The set of masters that has no quorum, of a lock that moves from one to another.
+    pub(crate) fn set_without_quorum(&self) -> Option<&'static str> {
+        let lacks = self.quorum.each().map(|set| !set.is_in(self.known()));
+        match lacks {
+            _ if self.quorum.moves().is_none() => None,
+            [true, true] => Some("either set of masters"),
+            [true, false] => Some("the masters that the lock moves from"),
+            [false, true] => Some("the masters that the lock moves to"),
+            [false, false] => None,
+        }
+    }
+
     /// Why masters are distrusted, if they are too many for a quorum, and what to do about it.
-    /// `known` is the number of masters that voted.
-    fn why_distrusted(&self, known: usize) -> String {
+    /// `known` are the masters that voted.
+    fn why_distrusted(&self, known: NodeSet) -> String {
         let reasons = || {
             self.unknown().filter_map(|cause| match cause {
                 Cause::Distrusted { why, left } => Some((why, left.is_some())),
                 _ => None,
             })
         };
-        let passing = reasons().filter(|(_, passes)| *passes).count();
-        if known + passing >= quorum(self.masters.len()) {
+        let passing = self.whose(|cause| matches!(cause, Cause::Distrusted { left: Some(_), .. }));
+        if self.quorum.is_in(known.or(passing)) {
             let are_new = reasons().all(|(why, _)| *why == Distrust::Unmarked);
             let new = if are_new { ", or initialize masters that are new" } else { "" };
             return format!(
@@ -182,6 +210,12 @@ impl Report {
         if has(|why| matches!(why, Distrust::OtherClockBound { .. })) {
             remedies.push(
                 "locks with another clock guard use them: give all clients the same clock guard",
+            );
+        }
+        if has(|why| matches!(why, Distrust::OtherStep { .. })) {
+            remedies.push(
+                "the lock is moving to other masters, and this client is not of the step at which \
+                 they are: see `redquorum masters plan`",
             );
         }
         if has(|why| *why == Distrust::Nameless) {

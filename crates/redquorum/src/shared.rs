@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use redquorum_protocol::{
     Cause, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Distrust, Extension, Key,
-    LinkState, Loss, NodeId, NodeSet, Reply, Rng, Time, Votes,
+    LinkState, Loss, NodeId, NodeSet, Quorum, Reply, Rng, Time, Votes,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -54,6 +54,7 @@ pub(crate) struct Shared {
     process: u32,
     pub(crate) clock: Clock,
     pub(crate) names: Vec<Arc<str>>,
+    pub(crate) quorum: Quorum,
     /// Whether the restart guard is on: masters that may have forgotten are distrusted.
     pub(crate) guarded: bool,
     /// Whether events and spans show a hash in place of a resource's key.
@@ -220,11 +221,12 @@ impl Shared {
             process: std::process::id(),
             clock,
             names,
+            quorum: config.quorum,
             guarded: config.guard.is_some(),
             hash_resources,
             counters: Counters::default(),
             changed: Notify::new(),
-            sockets: NodeId::all(config.nodes).map(|_| Socket::default()).collect(),
+            sockets: NodeId::all(config.quorum.nodes()).map(|_| Socket::default()).collect(),
             throttle: Throttle::default(),
             shut_down: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -517,7 +519,7 @@ impl Shared {
         let Some(suppressed) = throttle.admit(now) else { return };
         match log {
             Log::Endangered(cell, left, votes) => {
-                let report = Report::new(&votes, &self.names);
+                let report = Report::new(&votes, &self.names, self.quorum);
                 trace::endangered(suppressed, cell.shown(), left, &report);
             }
             Log::StillEndangered(..) => {}

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::name::Name;
-use redquorum_protocol::{Drift, Fingerprint, Guard, RunId};
+use redquorum_protocol::{Drift, Fingerprint, Guard, MastersId, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -401,7 +401,7 @@ impl Scenario {
     /// masters of the first process that knows this master.
     pub fn marker(&self, node: usize, run_id: &str) -> Option<Arc<str>> {
         let guard = self.lock.protocol_guard().filter(|_| self.lock.initialized)?;
-        let masters = Fingerprint::of_name(&self.first_list(node).name());
+        let masters = MastersId::Of(Fingerprint::of_name(&self.first_list(node).name()));
         let durable = self.cluster.persistence == Persistence::AofAlways;
         Some(guard.over(masters).marker(&RunId(Arc::from(run_id)), durable))
     }

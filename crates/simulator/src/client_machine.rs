@@ -21,7 +21,8 @@ use redquorum_protocol::wire::{Command, Expect, Greeting};
 use redquorum_protocol::{
     AcquireRequest, BadOption, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
     ClientEffect, Context, Drift, Fingerprint, Guard, Hold, HolderName, Input, Key, Link,
-    LockConfig, NodeId, Progress, Reentry, Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
+    LockConfig, MastersId, NodeId, Progress, Quorum, Reentry, Reply as Vote, RequestState, Rng,
+    Time, Token, WaiterId,
 };
 use redquorum_redis_model::Value;
 use redquorum_scenario::client_leases::{ClientLeases, LeaseKey};
@@ -155,7 +156,7 @@ impl<K: Conduct> Process<K> {
         });
         let node_timeout = Duration::from_millis(options.node_timeout_ms);
         let config = ClientConfig {
-            nodes,
+            quorum: Quorum::of(nodes),
             node_timeout,
             bounds: Bounds::for_node_timeout(node_timeout),
             wake_ups: options.wake_ups,
@@ -320,8 +321,8 @@ impl<K: Conduct> Process<K> {
                     // No timer needed: the process looks at all links at each instant.
                     ClientEffect::Rearm { .. } => {}
                     ClientEffect::Changed(id) => self.attend(id, context),
-                    ClientEffect::Replied { request, reply, .. } => {
-                        self.told_holder(request, &reply, context);
+                    ClientEffect::Replied { node, request, reply } => {
+                        self.told_holder((request, node), &reply, context);
                     }
                     other => unreachable!("an effect that this process does not know: {other:?}"),
                 }
@@ -576,7 +577,7 @@ fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
         None => guard,
     };
     Some(match &options.masters_id {
-        Some(name) => guard.over(Fingerprint::of_name(name)),
+        Some(name) => guard.over(MastersId::Of(Fingerprint::of_name(name))),
         None => guard,
     })
 }

@@ -308,7 +308,7 @@ impl MutantClaim {
                 if let Some(attempt) = self.attempt_for_numbers()
                     && self.claim.next_wake() <= self.now(clocks)
                 {
-                    let (mutant, quorum) = (self.mutant, self.config.quorum());
+                    let (mutant, quorum) = (self.mutant, self.config.quorum().len());
                     inputs.extend(inputs_of(
                         RoundId::Attempt(attempt),
                         self.numbers.let_go(mutant, quorum),
@@ -364,7 +364,7 @@ impl MutantClaim {
                 inputs_of(step, twice.into())
             }
             mutant if self.attempt_for_numbers().is_some_and(|at| step == RoundId::Attempt(at)) => {
-                let of = (self.config.nodes(), self.config.quorum());
+                let of = (self.config.nodes(), self.config.quorum().len());
                 let attempt = self.attempt_for_numbers().unwrap_or_default();
                 inputs_of(step, self.numbers.pass(mutant, attempt, (node, reply), of))
             }
@@ -417,7 +417,7 @@ impl MutantClaim {
             (Mutant::ExtendCountsMinority, RoundId::Extend(_)) => 1,
             _ => return None,
         };
-        let theft = Theft { nodes, enough, quorum: self.config.quorum(), voters };
+        let theft = Theft { nodes, enough, quorum: self.config.quorum().len(), voters };
         step.is_none_or(|step| step == current).then_some((current, theft))
     }
 
@@ -467,7 +467,7 @@ impl MutantClaim {
                 self.acknowledged.1.contains(*node)
             }
             (Mutant::ReleasesMajority, Effect::CleanUp { node, .. }) => {
-                node.index() < self.config.quorum()
+                node.index() < self.config.quorum().len()
             }
             (Mutant::ServerTwice, Effect::Send { node, .. } | Effect::CleanUp { node, .. }) => {
                 node.index() != 1

@@ -445,7 +445,7 @@ mod tests {
     use super::super::Level;
     use super::super::server_info::Settings;
     use super::*;
-    use redquorum_protocol::{Drift, Fingerprint};
+    use redquorum_protocol::{Drift, Fingerprint, MastersId};
 
     #[test]
     fn unreachable_masters_and_refusals_are_distinguished() {
@@ -626,7 +626,7 @@ mod tests {
     #[test]
     fn a_marker_is_rated_as_by_the_lock() {
         let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
-        let guard = guard.over(Fingerprint::of_name("f"));
+        let guard = guard.over(MastersId::Of(Fingerprint::of_name("f")));
         let (ours, other) = ("run_id:a\r\n", "run_id:b\r\nmaster_replid2:00\r\n");
         let promoted = "run_id:b\r\nmaster_replid2:6c2a\r\n";
         let of = |name| Fingerprint::of_name(name).to_string();

@@ -13,7 +13,7 @@ use super::{Fairness, MASTERS, Machines, Mutant, Withheld, is_over};
 use crate::Broken;
 use crate::explore::{StateSet, Wide};
 use redquorum_protocol::{
-    Claim, Drift, LockConfig, Loss, Reply, Rng, RoundId, Time, Token, WaitPolicy, verdict,
+    Claim, Drift, LockConfig, Loss, Quorum, Reply, Rng, RoundId, Time, Token, WaitPolicy,
 };
 
 /// One step of a claim's clock.
@@ -94,12 +94,12 @@ impl Caller {
             Claim::Acquiring(acquire) => {
                 let votes = acquire.votes();
                 let granted = votes.which(|reply| *reply == Reply::Created);
-                let quorum = redquorum_protocol::quorum(votes.votes().len());
+                let quorum = Quorum::of(votes.votes().len());
                 // If only one master was asked, its refusal counts for all.
                 let alone = self.asked.1 == 1 && votes.votes().len() > 1;
                 let refuses = |reply: &Reply| matches!(reply, Reply::Taken(_));
                 let refused = alone && !votes.which(refuses).is_empty();
-                let open = verdict(granted.len(), votes.awaited().len(), quorum).is_none();
+                let open = quorum.verdict(granted, votes.awaited()).is_none();
                 let open = open && !refused;
                 let live = acquire.failure().is_none() && (acquire.is_won() || open);
                 live.then(|| number(acquire.token()))

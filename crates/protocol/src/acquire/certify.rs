@@ -5,7 +5,7 @@ use super::{Acquire, Context, Failure, State};
 use crate::effect::{Effect, RoundId, VoteRequest};
 use crate::fence;
 use crate::quorum::{NodeId, NodeSet};
-use crate::vote::{Reply, Votes, verdict};
+use crate::vote::{Reply, Votes};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Certification {
@@ -65,22 +65,22 @@ impl Acquire {
     pub(super) fn decide_number(&mut self, cx: &mut Context<'_>) {
         let Some(Certification { number, votes, .. }) = &self.certification else { return };
         let (number, quorum) = (*number, self.config.quorum());
-        let exactly = votes.which(|reply| *reply == Reply::Certified { number }).len();
-        let ours = votes.which(|reply| matches!(reply, Reply::Certified { .. })).len();
-        let awaited = votes.awaited().len();
-        match verdict(exactly, awaited, quorum) {
+        let exactly = votes.which(|reply| *reply == Reply::Certified { number });
+        let ours = votes.which(|reply| matches!(reply, Reply::Certified { .. }));
+        let awaited = votes.awaited();
+        match quorum.verdict(exactly, awaited) {
             Some(true) if cx.now < self.deadline() => {
                 self.fencing_token = Some(number);
                 self.win(cx.now, cx.out);
             }
             _ if cx.now >= self.deadline() => self.fail(Failure::TooLate, cx),
             // A quorum holds the key, with counters at other numbers. Those are higher, and a
-            // quorum can reach the q-th smallest of them.
-            Some(false) if ours >= quorum && awaited == 0 => {
+            // quorum can reach the least that a quorum does not exceed.
+            Some(false) if quorum.is_in(ours) && awaited.is_empty() => {
                 let number = fence::candidate(votes, quorum);
                 self.certify(number, cx);
             }
-            Some(false) if ours + awaited < quorum => self.refused(cx),
+            Some(false) if !quorum.is_in(ours.or(awaited)) => self.refused(cx),
             _ => {}
         }
     }

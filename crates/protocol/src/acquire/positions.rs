@@ -27,7 +27,7 @@ use core::time::Duration;
 
 use super::{Acquire, Context, Failure, State};
 use crate::effect::{Effect, Rng, RoundId};
-use crate::quorum::{NodeId, NodeSet};
+use crate::quorum::{NodeId, NodeSet, Quorum};
 use crate::time::Time;
 use crate::vote::{Cause, Reply, Votes};
 use crate::waiter::{Position, WaiterId};
@@ -80,7 +80,7 @@ impl Positions {
         }
     }
 
-    fn replied(&mut self, node: NodeId, reply: &Reply, quorum: usize) {
+    fn replied(&mut self, node: NodeId, reply: &Reply, quorum: Quorum) {
         self.places[node.index()].ahead = match *reply {
             Reply::Place { number, ahead, .. } => {
                 self.keeps(node, number, quorum);
@@ -91,13 +91,12 @@ impl Positions {
     }
 
     /// A master keeps it at a position, says a reply of this round or of an earlier one.
-    fn keeps(&mut self, node: NodeId, number: u64, quorum: usize) {
+    fn keeps(&mut self, node: NodeId, number: u64, quorum: Quorum) {
         self.places[node.index()].number = number;
         // A fixed position stays: a master that was asked late already knows later waiters.
         if !self.fixed {
             self.number = self.number.max(number);
-            let keep = self.places.iter().filter(|place| place.number == self.number).count();
-            self.fixed = keep >= quorum;
+            self.fixed = quorum.is_in(self.which(|place| place.number == self.number));
         }
     }
 
@@ -122,24 +121,24 @@ impl Positions {
     }
 
     fn first(&self) -> NodeSet {
-        NodeId::all(self.places.len()).filter(|node| self.is_first(*node)).collect()
+        self.which(|place| place.ahead == Some(0))
     }
 
-    /// The number of masters on which other waiters are before it.
-    pub(super) fn behind(&self) -> usize {
-        self.places.iter().filter(|place| place.ahead.is_some_and(|ahead| ahead > 0)).count()
+    /// The masters on which other waiters are before it.
+    pub(super) fn behind(&self) -> NodeSet {
+        self.which(|place| place.ahead.is_some_and(|ahead| ahead > 0))
     }
 
-    fn known(&self) -> usize {
-        self.known_places().count()
+    fn known(&self) -> NodeSet {
+        self.which(|place| place.ahead.is_some())
     }
 
     fn agrees(&self) -> bool {
-        self.known_places().all(|place| place.number == self.number)
+        self.which(|place| place.ahead.is_some() && place.number != self.number).is_empty()
     }
 
-    fn known_places(&self) -> impl Iterator<Item = &Place> {
-        self.places.iter().filter(|place| place.ahead.is_some())
+    fn which(&self, what: impl Fn(&Place) -> bool) -> NodeSet {
+        NodeId::all(self.places.len()).filter(|node| what(&self.places[node.index()])).collect()
     }
 }
 
@@ -202,7 +201,7 @@ impl Acquire {
     /// attempt: it only waits for a master to wake it.
     pub(super) fn is_behind(&self) -> bool {
         let quorum = self.config.quorum();
-        let is_behind = |it: &Positions| it.fixed && it.agrees() && it.first().len() < quorum;
+        let is_behind = |it: &Positions| it.fixed && it.agrees() && !quorum.is_in(it.first());
         self.positions.as_ref().is_some_and(is_behind)
     }
 
@@ -269,7 +268,7 @@ impl Acquire {
     fn go_if_first(&mut self, cx: &mut Context<'_>) -> bool {
         let asks = matches!(self.state, State::Enqueueing | State::Waiting);
         let Some(positions) = self.positions.as_mut().filter(|_| asks) else { return false };
-        let goes = positions.first().and(self.wait.watch.free()).len() >= self.config.quorum();
+        let goes = self.config.quorum().is_in(positions.first().and(self.wait.watch.free()));
         if goes {
             self.again(None, cx);
         }
@@ -282,23 +281,28 @@ impl Acquire {
         }
         let Some(positions) = &mut self.positions else { return };
         let (known, quorum) = (positions.known(), self.config.quorum());
-        let forbidden = self.votes.which(|reply| *reply == Reply::NoQueue).len();
+        let is_known = quorum.is_in(known);
+        let forbidden = self.votes.which(|reply| *reply == Reply::NoQueue);
         let again = !positions.agrees() && positions.at_once < AT_ONCE;
-        let in_the_way = known < quorum && !positions.first().is_empty();
+        let in_the_way = !is_known && !positions.first().is_empty();
         // No queue has others before it, and votes may reach a quorum where queues cannot.
-        let is_first = positions.first().and(self.wait.watch.free()).len() == known;
-        if forbidden > self.config.nodes() - quorum {
+        let is_first = positions.first().and(self.wait.watch.free()) == known;
+        if quorum.is_blocked_by(forbidden) {
             // No quorum will ever keep its position.
             self.do_without_queues(cx.out);
             self.again(None, cx);
-        } else if forbidden > 0 && known < quorum && known + forbidden >= quorum && is_first {
+        } else if !forbidden.is_empty()
+            && !is_known
+            && quorum.is_in(known.or(forbidden))
+            && is_first
+        {
             self.again(None, cx);
         } else if cx.now >= self.give_up || self.is_shut_down() {
-            self.end(if known < quorum { Failure::NoQuorum } else { Failure::Taken }, cx.out);
-        } else if known >= quorum && again {
+            self.end(if is_known { Failure::Taken } else { Failure::NoQuorum }, cx.out);
+        } else if is_known && again {
             self.enqueue(cx.now, cx.out);
         } else {
-            self.latest = Some(if known < quorum { Failure::NoQuorum } else { Failure::Taken });
+            self.latest = Some(if is_known { Failure::Taken } else { Failure::NoQuorum });
             self.wait.count_silence(&self.votes, quorum);
             if in_the_way {
                 // Even if it were woken, it could not attempt, but the waiters behind it may. It

@@ -22,7 +22,7 @@ use super::positions::Positions;
 use super::watch::Watch;
 use super::{Acquire, Context, State, Turn, WaitPolicy};
 use crate::effect::{Effect, QueueEvent, Rng};
-use crate::quorum::{NodeId, NodeSet};
+use crate::quorum::{NodeId, NodeSet, Quorum};
 use crate::time::{Time, doubled, nanos};
 use crate::vote::{Cause, Reply, Votes};
 use crate::wire::LAPSE_MS;
@@ -94,9 +94,9 @@ impl Wait {
     }
 
     /// Counts a round in which no quorum replied in time.
-    pub(super) fn count_silence(&mut self, votes: &Votes, quorum: usize) {
-        let silent = votes.which(|reply| *reply == Reply::Unknown(Cause::Silent)).len();
-        let is_silent = silent > votes.votes().len() - quorum;
+    pub(super) fn count_silence(&mut self, votes: &Votes, quorum: Quorum) {
+        let silent = votes.which(|reply| *reply == Reply::Unknown(Cause::Silent));
+        let is_silent = quorum.is_blocked_by(silent);
         self.silence = if is_silent { self.silence.saturating_add(1) } else { 0 };
     }
 
@@ -203,8 +203,8 @@ impl Acquire {
     /// go first.
     fn is_behind_others(&self) -> bool {
         let quorum = self.config.quorum();
-        let behind = self.positions.as_ref().is_some_and(|positions| positions.behind() >= quorum);
-        behind && self.wait.watch.free().len() >= quorum
+        let behind = |positions: &Positions| quorum.is_in(positions.behind());
+        self.positions.as_ref().is_some_and(behind) && quorum.is_in(self.wait.watch.free())
     }
 
     fn looks_at(&self) -> Time {
@@ -229,7 +229,7 @@ impl Acquire {
     }
 
     pub(super) fn is_subscribed(&self) -> bool {
-        self.positions.is_some() && self.wait.subscribed.len() >= self.config.quorum()
+        self.positions.is_some() && self.config.quorum().is_in(self.wait.subscribed)
     }
 
     pub(super) fn wake_waiting(&mut self, cx: &mut Context<'_>) {
@@ -333,7 +333,7 @@ impl Acquire {
         }
         if *reply == Reply::NoQueue {
             self.wait.refused.insert(node);
-            if self.wait.refused.len() > self.config.nodes() - self.config.quorum() {
+            if self.config.quorum().is_blocked_by(self.wait.refused) {
                 self.do_without_queues(cx.out);
                 cx.out.push(Effect::Decided);
             }
@@ -372,8 +372,8 @@ impl Acquire {
     /// The resource became free on one more master.
     pub(super) fn is_free(&mut self, cx: &mut Context<'_>) {
         let quorum = self.config.quorum();
-        let woken = self.wait.woken_by.len() >= quorum;
-        if woken || self.wait.watch.free().len() >= quorum {
+        let woken = quorum.is_in(self.wait.woken_by);
+        if woken || quorum.is_in(self.wait.watch.free()) {
             self.called(woken, cx);
         } else {
             self.hint(cx.now, cx.out);

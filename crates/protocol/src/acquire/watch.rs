@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::quorum::{NodeId, NodeSet};
+use crate::quorum::{NodeId, NodeSet, Quorum};
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Holder, Reply};
@@ -59,17 +59,20 @@ impl Watch {
     }
 
     pub(super) fn free(&self) -> NodeSet {
-        let is_free = |node: &NodeId| self.known[node.index()] == Known::Free;
-        NodeId::all(self.known.len()).filter(is_free).collect()
+        self.which(|known| *known == Known::Free)
+    }
+
+    fn which(&self, what: impl Fn(&Known) -> bool) -> NodeSet {
+        NodeId::all(self.known.len()).filter(|node| what(&self.known[node.index()])).collect()
     }
 
     /// The earliest time at which a quorum can be free, unless the holder gives the resource back:
-    /// when the key expires on the last of the first `quorum` masters. A master of which nothing is
+    /// when the key expires on the last master of the first quorum. A master of which nothing is
     /// known counts as free.
     ///
     /// The result is zero if no holder can have a quorum. The keys then belong to attempts that
     /// fail, and those wake no waiter.
-    pub(super) fn earliest(&self, quorum: usize) -> Time {
+    pub(super) fn earliest(&self, quorum: Quorum) -> Time {
         if !self.is_held(quorum) {
             return Time::ZERO;
         }
@@ -77,33 +80,30 @@ impl Watch {
             Known::Nothing | Known::Free => Time::ZERO,
             Known::Held(until, _) => *until,
         };
-        let mut until: Vec<Time> = self.known.iter().map(until).collect();
-        until.sort_unstable();
-        until.get(quorum - 1).copied().unwrap_or(Time::NEVER)
+        quorum.least(|node| self.known.get(node.index()).map(until)).unwrap_or(Time::NEVER)
     }
 
     /// Whether a quorum may show one and the same holder.
-    fn is_held(&self, quorum: usize) -> bool {
-        let unknown = self.known.iter().filter(|known| **known == Known::Nothing).count();
-        let by = |known: &Known| match known {
-            Known::Held(_, holder) => self.shown(*holder),
-            Known::Nothing | Known::Free => 0,
-        };
-        self.known.iter().map(by).any(|shown| shown > 0 && shown + unknown >= quorum)
+    fn is_held(&self, quorum: Quorum) -> bool {
+        let unknown = self.which(|known| *known == Known::Nothing);
+        self.known.iter().any(|known| match known {
+            Known::Held(_, holder) => quorum.may_be_a_rivals(self.showing(*holder).or(unknown)),
+            Known::Nothing | Known::Free => false,
+        })
     }
 
     /// Whether only this master shows its holder: most likely, its key is left over from a lease
     /// that is over.
     pub(super) fn is_alone(&self, node: NodeId) -> bool {
         let known = self.known.get(node.index());
-        matches!(known, Some(Known::Held(_, holder)) if self.shown(*holder) == 1)
+        matches!(known, Some(Known::Held(_, holder)) if self.showing(*holder).len() == 1)
     }
 
-    /// How many masters show this holder. A master names only one of its shared holders, and each
+    /// The masters that show this holder. A master names only one of its shared holders, and each
     /// of them may have a quorum: they count as one.
-    fn shown(&self, holder: Option<Token>) -> usize {
+    fn showing(&self, holder: Option<Token>) -> NodeSet {
         let shares = |token: Option<Token>| token.is_some_and(|token| token.is_shared());
         let same = |other| other == holder || shares(other) && shares(holder);
-        self.known.iter().filter(|known| matches!(known, Known::Held(_, it) if same(*it))).count()
+        self.which(|known| matches!(known, Known::Held(_, it) if same(*it)))
     }
 }

@@ -154,8 +154,9 @@ impl Attempt {
             debug_assert!(sent.without(has).is_empty(), "R5: keys on {sent:?} are forgotten");
         }
         if after.is_won() && !self.is_won {
-            let grants = after.grants().which(Reply::creates).len();
-            debug_assert!(grants >= after.config().quorum(), "R3: {grants} grants are no quorum");
+            let grants = after.grants().which(Reply::creates);
+            let is_quorum = after.config().quorum().is_in(grants);
+            debug_assert!(is_quorum, "R3: {grants:?} are no quorum");
             debug_assert!(now < after.deadline(), "R1: it is won after its deadline");
             debug_assert_eq!(
                 after.config().is_fenced(),
@@ -183,8 +184,8 @@ impl Attempt {
 /// Checks a lease that is handed out.
 pub(super) fn granted(won: &Acquire, hold: &Hold, now: Time) {
     let config = won.config();
-    let grants = won.grants().which(Reply::creates).len();
-    debug_assert!(grants >= config.quorum(), "R3: it holds without a quorum");
+    let grants = won.grants().which(Reply::creates);
+    debug_assert!(config.quorum().is_in(grants), "R3: it holds without a quorum");
     debug_assert!(now < hold.deadline(), "R1: it is handed out after its deadline");
     debug_assert_eq!(hold.deadline(), won.deadline(), "R1: one deadline");
     debug_assert!(

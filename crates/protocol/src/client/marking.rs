@@ -13,14 +13,14 @@ use alloc::sync::Arc;
 use super::{ClaimMachine, Client, ReplyTo};
 use crate::guard::Distrust;
 use crate::link::{Link, LinkState};
-use crate::quorum::{NodeId, quorum};
+use crate::quorum::{NodeId, NodeSet, Quorum};
 use crate::vote::Cause;
 
 impl<C: ClaimMachine> Client<C> {
     /// Tells a link whether it may mark its master, before an input at which it may do so.
     pub(super) fn permit_marking(&mut self, node: NodeId) {
         if self.links[node.index()].is_watching() {
-            let permitted = may_mark(&self.links);
+            let permitted = may_mark(&self.links, self.config.quorum);
             self.links[node.index()].permit_marking(permitted);
         }
     }
@@ -42,8 +42,8 @@ impl<C: ClaimMachine> Client<C> {
 enum Foreign {
     /// To none, as far as is known.
     None,
-    /// To locks over the same masters, with another guard.
-    OtherGuard,
+    /// To locks over the same masters, with another guard, or at another step of a move.
+    OtherOptions,
     /// To locks over other masters.
     OtherMasters,
 }
@@ -51,9 +51,11 @@ enum Foreign {
 fn foreign<T>(link: &Link<T>) -> Foreign {
     match link.shown() {
         Some(Err(Distrust::OtherMasters { .. })) => Foreign::OtherMasters,
-        Some(Err(Distrust::OtherMaxTtl { .. } | Distrust::OtherClockBound { .. })) => {
-            Foreign::OtherGuard
-        }
+        Some(Err(
+            Distrust::OtherMaxTtl { .. }
+            | Distrust::OtherClockBound { .. }
+            | Distrust::OtherStep { .. },
+        )) => Foreign::OtherOptions,
         _ => Foreign::None,
     }
 }
@@ -64,20 +66,22 @@ fn foreign<T>(link: &Link<T>) -> Foreign {
 ///   with a wrong list does not find such a quorum beside a working set, and neither does one that
 ///   is cut off from most masters.
 /// * No master shows the marker of locks over other masters.
-/// * If one shows the marker of locks with another guard, a quorum shows this client's own marker.
-///   The others have the same masters, so they do not have a quorum as well.
-fn may_mark<T>(links: &[Link<T>]) -> bool {
-    let needed = quorum(links.len());
-    let count = |counts: fn(&Link<T>) -> bool| links.iter().filter(|link| counts(link)).count();
-    let own = count(|link| matches!(link.shown(), Some(Ok(()))));
-    let open_to_us = count(|link| {
+/// * If one shows the marker of locks with another guard, or of another step of a move, a quorum
+///   shows this client's own marker. The others have the same masters, so they do not have a quorum
+///   as well.
+fn may_mark<T>(links: &[Link<T>], quorum: Quorum) -> bool {
+    let which = |counts: fn(&Link<T>) -> bool| -> NodeSet {
+        NodeId::all(links.len()).filter(|node| counts(&links[node.index()])).collect()
+    };
+    let own = which(|link| matches!(link.shown(), Some(Ok(()))));
+    let open_to_us = which(|link| {
         link.state() == LinkState::Up
             && foreign(link) == Foreign::None
             && !matches!(link.shown(), None | Some(Err(Distrust::Unwatched(_))))
     });
     let shows = |which| links.iter().any(|link| foreign(link) == which);
-    debug_assert!(own <= links.len() && needed > 0);
-    open_to_us >= needed
+    debug_assert_eq!(links.len(), quorum.nodes());
+    quorum.is_in(open_to_us)
         && !shows(Foreign::OtherMasters)
-        && (!shows(Foreign::OtherGuard) || own >= needed)
+        && (!shows(Foreign::OtherOptions) || quorum.is_in(own))
 }

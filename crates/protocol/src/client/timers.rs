@@ -9,7 +9,6 @@
 //! than masters can answer soon, so that other commands do not queue up behind the renewals.
 
 use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::pacing::renewal_moment;
@@ -17,8 +16,7 @@ use super::unpolled::Leeway;
 use super::{ClaimId, ClaimMachine, Client, Context, Entry, State};
 use crate::claim::{Claim, Input};
 use crate::hold::Hold;
-use crate::link::Link;
-use crate::quorum::quorum;
+use crate::quorum::{NodeId, Quorum};
 use crate::time::Time;
 
 /// How many leases one wake handles, so that a driver can serve other tasks in between.
@@ -111,9 +109,8 @@ fn pop(timers: &mut BTreeSet<(Time, ClaimId)>, now: Time) -> Option<ClaimId> {
 
 /// How many renewals may be sent, given the unanswered commands of each master that replies. A
 /// quorum counts: renewals do not wait for the slowest masters.
-fn room(mut unanswered: Vec<usize>, quorum: usize) -> usize {
-    unanswered.sort_unstable();
-    let slowest = unanswered.get(quorum - 1).copied().unwrap_or(0);
+fn room(unanswered: impl Fn(NodeId) -> Option<usize>, quorum: Quorum) -> usize {
+    let slowest = quorum.least(unanswered).unwrap_or(0);
     UNANSWERED.saturating_sub(slowest).max(LEAST)
 }
 
@@ -130,9 +127,9 @@ impl<C: ClaimMachine> Client<C> {
             self.end_is_due(id, cx);
             self.deliver(cx);
         }
-        let answering = self.links.iter().filter(|link| link.is_answering());
-        let unanswered = answering.map(Link::unanswered);
-        let mut room = room(unanswered.collect(), quorum(self.links.len()));
+        let link = |node: NodeId| &self.links[node.index()];
+        let unanswered = |node| link(node).is_answering().then(|| link(node).unanswered());
+        let mut room = room(unanswered, self.config.quorum);
         while handled < BATCH
             && room > 0
             && let Some(id) = pop(&mut self.timers.renewals, now)
@@ -164,15 +161,16 @@ mod tests {
 
     #[test]
     fn renewals_wait_for_the_slowest_master_of_the_fastest_quorum() {
-        for (unanswered, quorum, sent) in [
-            (&[0, 0, 600][..], 2, UNANSWERED),
-            (&[600, 100, 0], 2, UNANSWERED - 100),
-            (&[0, 600, 600], 2, LEAST),
+        for (unanswered, masters, sent) in [
+            (&[0, 0, 600][..], 3, UNANSWERED),
+            (&[600, 100, 0], 3, UNANSWERED - 100),
+            (&[0, 600, 600], 3, LEAST),
             (&[500], 1, LEAST),
             // No quorum answers: nothing is in the way.
-            (&[600], 2, UNANSWERED),
+            (&[600], 3, UNANSWERED),
         ] {
-            assert_eq!(room(unanswered.to_vec(), quorum), sent, "{unanswered:?}");
+            let of = |node: NodeId| unanswered.get(node.index()).copied();
+            assert_eq!(room(of, Quorum::of(masters)), sent, "{unanswered:?}");
         }
     }
 }

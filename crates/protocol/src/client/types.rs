@@ -10,7 +10,7 @@ use crate::guard::Guard;
 use crate::hold::Extension;
 use crate::link::Bounds;
 use crate::lock_config::LockConfig;
-use crate::quorum::NodeId;
+use crate::quorum::{NodeId, Quorum};
 use crate::time::Time;
 use crate::vote::{Reply, Votes};
 use crate::wire::Command;
@@ -22,8 +22,8 @@ pub struct ClaimId(pub(super) u64);
 /// The options of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClientConfig {
-    /// The number of masters.
-    pub nodes: usize,
+    /// The masters, and which of them are a quorum.
+    pub quorum: Quorum,
     /// The longest time that a reply may take.
     pub node_timeout: Duration,
     /// The bounds of each link.

@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use crate::quorum::{NodeId, NodeSet};
+use crate::quorum::{NodeId, NodeSet, Quorum};
 use crate::time::Time;
 
 /// The times between the rounds of one hold in which masters may still turn out to have lacked the
@@ -82,16 +82,11 @@ impl Spans {
 
     /// Whether a rival can turn out to have had a quorum, if all of `awaited` report that they have
     /// no key of ours.
-    pub(super) fn may_have_gap(
-        &self,
-        now: Time,
-        awaited: NodeSet,
-        nodes: usize,
-        quorum: usize,
-    ) -> bool {
+    pub(super) fn may_have_gap(&self, now: Time, awaited: NodeSet, quorum: Quorum) -> bool {
         let mut worst = self.clone();
-        NodeId::all(nodes).filter(|it| awaited.contains(*it)).for_each(|it| worst.deny(now, it));
-        worst.has_gap(nodes, quorum)
+        let all = NodeId::all(quorum.nodes());
+        all.filter(|it| awaited.contains(*it)).for_each(|it| worst.deny(now, it));
+        worst.has_gap(quorum)
     }
 
     fn close(&mut self, nodes: NodeSet) {
@@ -99,7 +94,7 @@ impl Spans {
     }
 
     /// Whether a rival can have had a quorum in one of the spans.
-    pub(super) fn has_gap(&self, nodes: usize, quorum: usize) -> bool {
-        self.0.iter().any(|span| nodes - span.held.len() >= quorum)
+    pub(super) fn has_gap(&self, quorum: Quorum) -> bool {
+        self.0.iter().any(|span| quorum.may_be_a_rivals(quorum.all().without(span.held)))
     }
 }

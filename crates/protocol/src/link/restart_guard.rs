@@ -44,7 +44,9 @@ pub(super) struct RestartGuard {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Trust {
-    /// The master shows this boot marker. Grants are made only while it does.
+    /// The master shows this boot marker, and admits the clients of this lock. Grants are made only
+    /// while it does. The text is that of a marker [for this lock
+    /// alone](Guard::as_admitting_us).
     Marked(Arc<str>),
     Distrusted(Distrust, Option<Probation>),
 }
@@ -85,7 +87,8 @@ impl RestartGuard {
         }
         self.run_id.clone_from(&greeting.run_id);
         self.durable = greeting.durable;
-        self.supersede(greeting.boot.as_ref());
+        let boot = greeting.boot.clone().map(|boot| self.guard.as_admitting_us(boot));
+        self.supersede(boot.as_ref());
         if !is_same {
             self.trust = Trust::Distrusted(Distrust::Unmarked, None);
         }
@@ -109,6 +112,17 @@ impl RestartGuard {
             Trust::Distrusted(why, probation) => {
                 Err(self.cause(now, why.clone(), probation.as_ref()))
             }
+        }
+    }
+
+    /// What a master must show for an extension of a lease that it has, or why it may not be
+    /// extended there.
+    pub(super) fn admission(&self) -> Result<Option<Arc<str>>, Cause> {
+        match &self.trust {
+            Trust::Distrusted(why, _) if why.admits_no_client() => {
+                Err(Cause::Distrusted { why: why.clone(), left: None })
+            }
+            _ => Ok(self.guard.admission()),
         }
     }
 
@@ -230,8 +244,9 @@ impl RestartGuard {
 
     /// Takes the refusal of a grant: the master's marker is not the trusted one. Returns the cause.
     fn refused(&mut self, now: Time, boot: Option<Arc<str>>) -> Cause {
+        let shown = boot.clone().map(|boot| self.guard.as_admitting_us(boot));
         if let Trust::Marked(marker) = &self.trust
-            && Some(marker) == boot.as_ref()
+            && Some(marker) == shown.as_ref()
         {
             // It answers an earlier request, or is garbage: it says nothing new about the master.
             return self.cause(now, Distrust::Forgot, None);
@@ -263,9 +278,11 @@ impl RestartGuard {
     }
 
     fn check(&mut self, boot: Option<Arc<str>>, seen: Option<Probation>) {
-        self.supersede(boot.as_ref());
         let run_id = self.run_id.as_ref();
         let mut checked = self.guard.check(boot.as_deref(), run_id, self.durable);
+        let boot = boot.map(|boot| self.guard.as_admitting_us(boot));
+        self.supersede(boot.as_ref());
+        let run_id = self.run_id.as_ref();
         if checked.is_ok()
             && let Some(boot) = &boot
             && let Some(index) = self.superseded.iter().position(|it| it == boot)

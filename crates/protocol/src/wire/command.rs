@@ -70,7 +70,8 @@ pub enum Command {
         ttl_ms: u64,
         /// Whether to create the key if it is missing.
         repair: bool,
-        /// The boot marker that a master must show to create the key, under a guard.
+        /// Under a guard: for a repair, the boot marker that the master must show to create the
+        /// key; otherwise the masters that it must admit, if its marker names any, behind a `-`.
         marker: Option<Arc<str>>,
         /// What the counter becomes, if there is one.
         fence: Option<Fence>,
@@ -392,7 +393,7 @@ impl Command {
                     key,
                     token: token(ours)?,
                     ttl_ms: number(ttl)?,
-                    repair: true,
+                    repair: !marker.starts_with(b"-"),
                     marker: Some(text(marker)?),
                     fence: Fence::parse(arguments.get(6..).unwrap_or_default())?,
                 }

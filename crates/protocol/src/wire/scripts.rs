@@ -324,6 +324,24 @@ end
     };
 }
 
+/// `shows`: whether a marker admits the masters that the wanted marker names, and is otherwise the
+/// same. `admits`: whether it admits them, or names none. During a move a marker admits two.
+macro_rules! shows {
+    () => {
+        "\
+local function admits(marker, wanted)
+  local ours, theirs = string.match(wanted, ' masters=(%S+)'), string.match(marker or '', ' masters=(%S+)')
+  return not ours or not theirs or string.find(',' .. theirs .. ',', ',' .. ours .. ',', 1, true), ours
+end
+local function shows(marker, wanted)
+  if marker == wanted then return true end
+  local admitted, ours = admits(marker, wanted)
+  return marker and admitted and ours and string.gsub(marker, ' masters=%S+', ' masters=' .. ours) == wanted
+end
+"
+    };
+}
+
 /// `clamp`: the hint, at most one second ahead of the master's own clock.
 macro_rules! clamp {
     () => {
@@ -345,23 +363,30 @@ local function clamp(hint, now) return math.min(tonumber(hint), now + 1000000) e
 /// marker is the last key, and `ARGV[3]` the value that it must have: a master that forgot must not
 /// create the key, since it may have forgotten a rival's. If the marker is another one and the key
 /// is missing, the script returns the marker. This reply, 1 and 2 then end with the master's clock
-/// in microseconds.
+/// in microseconds. For an extension under a guard, `ARGV[3]` is `-` and the masters that the marker
+/// must admit. If it does not admit them, the script returns the marker whether or not the key is
+/// there: the lock has moved to other masters.
 pub const KEEP: Script = Script {
     source: concat!(
         raise!(),
         micros!(),
+        shows!(),
         clamp!(),
         holder!(),
         other!(),
         "\
 if type(value) == 'table' and not shared then return value end
-local guarded, repairs, strange = #ARGV[3] > 1, ARGV[3] ~= '0', nil
-local now = guarded and micros()
+local extends = string.sub(ARGV[3], 1, 1) == '-'
+local guarded, repairs, strange = #ARGV[3] > 1 and not extends, not extends and ARGV[3] ~= '0', nil
+local now = (guarded or extends) and micros()
 local function reply(number) return guarded and {number, now} or number end
-if guarded then
+if now then
   local marker = redis.pcall('GET', KEYS[#KEYS])
   if type(marker) == 'table' then return marker end
-  if marker ~= ARGV[3] then repairs, strange = false, {string.sub(marker or '', 1, 257), now} end
+  strange = {string.sub(marker or '', 1, 257), now}
+  if not admits(marker, ARGV[3]) then return strange end
+  repairs = repairs and shows(marker, ARGV[3])
+  if repairs or extends then strange = nil end
 end
 if string.sub(ARGV[1], 21, 21) == 's' and (shared or not value) then
 ",
@@ -384,13 +409,13 @@ if value == ARGV[1] then
   end
   return reply(1)
 end
-if value or not repairs then return strange and not value and strange or other() end
+if value or not repairs then return not value and strange or other() end
 if ARGV[5] and not raise(1, clamp(ARGV[4], micros()), tonumber(ARGV[5])) then return redis.error_reply(spent) end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return reply(2)
 "
     ),
-    sha1: "85d18b906c4b68d53b32868a96a7adee05e793dc",
+    sha1: "203fab869e8ee1f31f3d01405591d6d4d9170990",
 };
 
 /// `SET NX PX`, and raises the counter if there is one. Returns the number of the grant, or 1
@@ -407,6 +432,7 @@ pub const GRANT: Script = Script {
     source: concat!(
         raise!(),
         micros!(),
+        shows!(),
         clamp!(),
         "\
 local now, guarded = micros(), #ARGV % 2 == 0
@@ -414,7 +440,7 @@ local function reply(number) return guarded and {number, now} or number end
 if guarded then
   local marker = redis.pcall('GET', KEYS[#KEYS])
   if type(marker) == 'table' then return marker end
-  if marker ~= ARGV[4] then return {string.sub(marker or '', 1, 257), now} end
+  if not shows(marker, ARGV[4]) then return {string.sub(marker or '', 1, 257), now} end
 end
 if string.sub(ARGV[1], 21, 21) == 's' then
 ",
@@ -441,7 +467,7 @@ redis.call('DEL', KEYS[1])
 return redis.error_reply(spent)
 "
     ),
-    sha1: "890818c9e7cbfd5143667de6f72f2156efbf729d",
+    sha1: "2fec449c7ff700fcca5ba93ef80f7b158daecac1",
 };
 
 /// Raises the counter to at least a number, if the key is still ours, and returns the number at

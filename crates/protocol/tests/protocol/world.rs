@@ -12,7 +12,7 @@ use std::time::Duration;
 use redquorum_protocol::wire::{Command, Expect};
 use redquorum_protocol::{
     AcquireRequest, Bounds, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Hold,
-    Input, Key, NodeId, Reply, Time,
+    Input, Key, NodeId, Quorum, Reply, Time,
 };
 use redquorum_redis_model::{Connection, Event as ServerEvent, Request, ServerReply};
 
@@ -116,7 +116,7 @@ impl World {
         for client in 0..config.clients {
             let bounds = Bounds::for_node_timeout(config.node_timeout);
             let client_config = ClientConfig {
-                nodes: config.masters,
+                quorum: Quorum::of(config.masters),
                 node_timeout: config.node_timeout,
                 bounds: Bounds { retry_max: MS * 50, ..bounds },
                 wake_ups: config.wake_ups,

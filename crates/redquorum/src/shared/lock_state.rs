@@ -37,7 +37,7 @@ impl LockState {
     }
 
     pub(crate) fn report(&self, votes: &Votes) -> Report {
-        Report::new(votes, &self.shared.names)
+        Report::new(votes, &self.shared.names, self.shared.quorum)
     }
 
     pub(crate) fn config(

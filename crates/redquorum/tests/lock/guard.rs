@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redquorum::{
     AcquireError, Builder, Outcome, Redlock,
-    report::{Cause, Distrust, Fingerprint, MasterOutcome, Report},
+    report::{Admitted, Cause, Distrust, Fingerprint, MasterOutcome, MastersId, Report},
 };
 use redquorum_protocol::wire::ErrorKind;
 use tokio::time::Instant;
@@ -198,8 +198,8 @@ async fn locks_over_different_sets_of_masters_are_refused_until_the_markers_are_
     let of = |id: &str| guarded(masters.builder()).masters_id(id);
     let first = built(of("first")).await;
     first.initialize_masters().await;
-    let ours = Fingerprint::of_name("second");
-    let marked = Some(Fingerprint::of_name("first"));
+    let ours = MastersId::Of(Fingerprint::of_name("second"));
+    let marked = Some(Admitted::only(MastersId::Of(Fingerprint::of_name("first"))));
     let second = built(of("second")).await;
     assert_eq!(reasons(&refused(&second).await)[0], Distrust::OtherMasters { marked, ours });
     let words = ["other locks use some of these", "the same list of masters", "`masters_id`"];

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    AcquireRequest, Claim, ClaimId, ClaimMachine, Input, Key, LockConfig, NodeId, OneOf, OneOfStep,
-    Progress, Reply as Vote, Time, is_free,
+    AcquireRequest, Claim, ClaimId, ClaimMachine, Input, Key, LockConfig, NodeId, NodeSet, OneOf,
+    OneOfStep, Progress, Reply as Vote, Time, is_free,
 };
 
 use super::lease::{distrust, why};
@@ -40,7 +40,7 @@ const PLACES: u64 = 1 << 32;
 #[derive(Clone, Debug)]
 struct Looks {
     /// Which masters have no key of each resource.
-    absent: Vec<usize>,
+    absent: Vec<NodeSet>,
     /// How many replies are missing.
     open: usize,
     /// When the missing replies are given up.
@@ -132,7 +132,7 @@ impl<K: Conduct> Process<K> {
         let end =
             context.clocks.monotonic.plus(Duration::from_millis(self.options.node_timeout_ms));
         let Some(choice) = self.choice(id) else { return };
-        let absent = vec![0; choice.resources.len()];
+        let absent = vec![NodeSet::EMPTY; choice.resources.len()];
         let others: Vec<usize> = choice.one_of.others().collect();
         let keys: Vec<Key> =
             others.iter().map(|place| Key::from(choice.resources[*place].as_bytes())).collect();
@@ -152,27 +152,29 @@ impl<K: Conduct> Process<K> {
     /// A master said who holds a resource.
     pub(super) fn told_holder(
         &mut self,
-        question: u64,
+        (question, node): (u64, NodeId),
         reply: &Vote,
         context: &mut InputContext<'_>,
     ) {
         let (id, place) = (question / PLACES, (question % PLACES) as usize);
         if let Some(looks) = self.choice(id).and_then(|choice| choice.looks.as_mut()) {
             looks.open -= 1;
-            looks.absent[place] += usize::from(matches!(reply, Vote::Absent));
+            if matches!(reply, Vote::Absent) {
+                looks.absent[place].insert(node);
+            }
             self.end_looks(id, context);
         }
     }
 
     /// Goes on once all masters have replied, or had the time to.
     fn end_looks(&mut self, id: u64, context: &mut InputContext<'_>) {
-        let nodes = self.client.links().len();
+        let quorum = self.client.quorum();
         let now = context.clocks.monotonic;
         let Some(choice) = self.choice(id) else { return };
         let Some(looks) = choice.looks.take_if(|looks| looks.open == 0 || looks.end <= now) else {
             return;
         };
-        let others = choice.one_of.others().filter(|place| is_free(looks.absent[*place], nodes));
+        let others = choice.one_of.others().filter(|place| is_free(looks.absent[*place], quorum));
         let step = choice.one_of.looked(others.collect::<Vec<_>>());
         self.choose(id, step, context);
     }

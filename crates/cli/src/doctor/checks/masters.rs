@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{Fingerprint, RunId, masters_id_of, quorum};
+use redquorum_protocol::{Admitted, RunId, admitted_by, quorum};
 
 use super::super::server_info::{ServerInfo, Visit};
 use super::super::{Finding, checks};
@@ -138,11 +138,11 @@ fn markers(all: &[ServerInfo]) -> Option<Finding> {
             "give all clients the same guard, then delete `redquorum:boot` where it is wrong",
         ));
     }
-    let named = |id: Option<Fingerprint>| match id {
+    let named = |id: Option<Admitted>| match id {
         Some(id) => format!("the set {id}"),
         None => "a set that it does not name".to_owned(),
     };
-    Some(match compare(all, |marker| Some(masters_id_of(marker))) {
+    Some(match compare(all, |marker| Some(admitted_by(marker))) {
         Some(((name, id), Some((else_name, other)))) => Finding::error(
             "markers",
             format!(

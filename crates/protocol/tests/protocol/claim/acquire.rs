@@ -1,7 +1,8 @@
 //! Acquire: every product of outcomes in every order, drops, deadlines, tokens, waiting.
 
 use redquorum_protocol::{
-    Cause, Claim, Distrust, Effect, Failure, Fingerprint, Holder, Input, Reply, Time, WaitPolicy,
+    Admitted, Cause, Claim, Distrust, Effect, Failure, Fingerprint, Holder, Input, MastersId,
+    Reply, Time, WaitPolicy,
 };
 
 use super::play::*;
@@ -197,8 +198,9 @@ fn distrusted(why: Distrust) -> Reply {
 /// they may be in no quorum of the other set.
 #[test]
 fn one_master_of_another_set_refuses_the_attempt_whatever_the_others_say() {
-    let [marked, ours] = ["theirs", "ours"].map(Fingerprint::of_name);
-    let of_another_set = distrusted(Distrust::OtherMasters { marked: Some(marked), ours });
+    let [marked, ours] = ["theirs", "ours"].map(|it| MastersId::Of(Fingerprint::of_name(it)));
+    let marked = Some(Admitted::only(marked));
+    let of_another_set = distrusted(Distrust::OtherMasters { marked, ours });
     for other in 0..3 {
         let mut play = Play::acquire(3, ONCE);
         play.reply_all(Attempt(1), (0..3).filter(|at| *at != other).take(1), Created);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     Bounds, Cause, Claim, Client, ClientConfig, ClientEffect, Context, Distrust, Drift,
-    Fingerprint, Guard, NodeId, Reply, RunId, Time, quorum,
+    Fingerprint, Guard, MastersId, NodeId, Quorum, Reply, RunId, Time, quorum,
 };
 
 use crate::support::{MS, Random};
@@ -29,7 +29,9 @@ enum Shown {
 use Shown::{Down, Missing, OtherClock, OtherGuard, OtherMasters, Own, Restarted};
 
 fn guard(max_ttl: Duration, masters: &str) -> Guard {
-    Guard::new(max_ttl, Drift::default(), 7).unwrap().over(Fingerprint::of_name(masters))
+    Guard::new(max_ttl, Drift::default(), 7)
+        .unwrap()
+        .over(MastersId::Of(Fingerprint::of_name(masters)))
 }
 
 fn ours() -> Guard {
@@ -61,7 +63,7 @@ struct Marking {
 impl Marking {
     fn new(shown: &[Shown]) -> Self {
         let client_config = ClientConfig {
-            nodes: shown.len(),
+            quorum: Quorum::of(shown.len()),
             node_timeout: 50 * MS,
             bounds: Bounds::for_node_timeout(50 * MS),
             wake_ups: false,

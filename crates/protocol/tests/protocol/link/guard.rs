@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, Reply, RunId, Time,
+    Admitted, Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, MastersId,
+    Reply, RunId, Time,
 };
 
 use super::bench::*;
@@ -131,7 +132,7 @@ fn one_look_is_under_way_at_a_time_and_a_stalled_link_looks_no_more() {
 
 #[test]
 fn a_master_of_another_set_is_checked_and_never_watched_until_its_marker_is_gone() {
-    let [ours, theirs] = ["ours", "theirs"].map(Fingerprint::of_name);
+    let [ours, theirs] = ["ours", "theirs"].map(|it| MastersId::Of(Fingerprint::of_name(it)));
     let own = format!("a 3000 masters={ours}");
     let other = format!("a 3000 masters={theirs}");
     let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard().over(ours));
@@ -145,7 +146,7 @@ fn a_master_of_another_set_is_checked_and_never_watched_until_its_marker_is_gone
     };
     assert!(!look(&mut bench), "no wait may initialize it as ours");
     bench.set(1, 1);
-    let why = Distrust::OtherMasters { marked: Some(theirs), ours };
+    let why = Distrust::OtherMasters { marked: Some(Admitted::only(theirs)), ours };
     assert_eq!(bench.look(), [unknown(1, Cause::Distrusted { why, left: None })]);
     for _ in 0..10 {
         bench.reply(1, shows(&other, ""));
@@ -164,8 +165,49 @@ fn a_master_of_another_set_is_checked_and_never_watched_until_its_marker_is_gone
     // If the marker changes after the lock trusted it, the next command that would grant reports
     // that.
     bench.reply(1, shows(&other, ""));
-    let why = Distrust::OtherMasters { marked: Some(theirs), ours };
+    let why = Distrust::OtherMasters { marked: Some(Admitted::only(theirs)), ours };
     assert!(bench.look().contains(&unknown(2, Cause::Distrusted { why, left: None })));
+}
+
+/// A client of the old masters, one that moves, and one of the new masters, beside a master that
+/// goes through the steps of the move. No step that admits a client costs it a vote, and none that
+/// does not lets it acquire or extend.
+#[test]
+fn a_step_of_a_move_costs_no_vote_of_those_that_it_admits_and_ends_those_that_it_does_not() {
+    let [from, to] = ["a", "b"].map(Fingerprint::of_name);
+    let clients = [MastersId::Of(from), MastersId::Moving { from, to }, MastersId::Of(to)];
+    for (ours, admitted_at) in clients.into_iter().zip([0..=1, 1..=3, 3..=4]) {
+        let own = format!("a 3000 masters={ours}");
+        for step in 0..=4 {
+            let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard().over(ours));
+            let shown = format!("a 3000 masters={}", Admitted::at_step(step, from, to));
+            bench.greet(1, with_boot(1, "a", Some(&shown)));
+            drop(bench.look());
+            let tag = step as u64 * 2;
+            bench.set(tag, tag);
+            let sent = bench.look();
+            bench.keep(tag, tag + 1);
+            let kept = bench.look();
+            if admitted_at.contains(&step) {
+                assert!(
+                    matches!(&sent[..], [LinkEffect::Write(Command::Guarded { marker, .. })] if **marker == *own),
+                    "{ours} at step {step}: {sent:?}"
+                );
+                let admits = format!("- masters={ours}");
+                assert!(
+                    matches!(&kept[..], [LinkEffect::Write(Command::Keep { marker: Some(marker), .. })] if **marker == *admits),
+                    "{ours} at step {step}: {kept:?}"
+                );
+            } else {
+                for (tag, effects) in [(tag, sent), (tag + 1, kept)] {
+                    let why =
+                        guard().over(ours).check(Some(&shown), Some(&RunId("a".into())), false);
+                    let cause = Cause::Distrusted { why: why.unwrap_err(), left: None };
+                    assert_eq!(effects, [unknown(tag, cause)], "{ours} at step {step}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
