@@ -22,6 +22,7 @@ mod fencing;
 mod guard;
 mod keys;
 mod monitor;
+mod moving;
 mod outages;
 mod outcomes;
 mod refusals;
@@ -42,6 +43,7 @@ fn main() -> std::process::ExitCode {
         fencing::cases(),
         guard::cases(),
         keys::cases(),
+        moving::cases(),
         outages::cases(),
         outcomes::cases(),
         refusals::cases(),

@@ -108,6 +108,10 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
     fn len(&self) -> usize;
     /// A builder with a timeout that no healthy master reaches.
     fn builder(&self) -> Builder;
+    /// A builder over some of the masters.
+    fn over(&self, nodes: &[usize]) -> Builder;
+    /// The builder of a lock that moves to these masters.
+    fn moving(&self, builder: Builder, nodes: &[usize]) -> Builder;
     fn name(&self, node: usize) -> String;
     fn change(&self, node: usize, change: Change);
     fn value(&self, node: usize, key: &str) -> Option<Vec<u8>>;
@@ -199,6 +203,15 @@ impl Cluster for Memory {
         self.masters.builder().node_timeout(CALM)
     }
 
+    fn over(&self, nodes: &[usize]) -> Builder {
+        let masters = nodes.iter().map(|node| self.masters.node(*node));
+        Redlock::builder().tokio_clock_for_tests().masters(masters).node_timeout(CALM)
+    }
+
+    fn moving(&self, builder: Builder, nodes: &[usize]) -> Builder {
+        builder.moving_to(nodes.iter().map(|node| self.masters.node(*node)))
+    }
+
     fn name(&self, node: usize) -> String {
         format!("memory-{node}")
     }
@@ -255,6 +268,14 @@ impl Cluster for Real {
 
     fn builder(&self) -> Builder {
         over(self.urls())
+    }
+
+    fn over(&self, nodes: &[usize]) -> Builder {
+        over(nodes.iter().map(|node| self.url(*node)))
+    }
+
+    fn moving(&self, builder: Builder, nodes: &[usize]) -> Builder {
+        builder.moving_to(nodes.iter().map(|node| self.url(*node)))
     }
 
     fn name(&self, node: usize) -> String {
