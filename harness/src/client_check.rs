@@ -53,6 +53,7 @@ const OPTIONS: Options = Options {
     wake_ups: true,
     fair: false,
     masters_id: None,
+    moving: None,
     name: None,
 };
 

@@ -18,9 +18,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::client::requests::RequestHandler;
-use crate::client::{ChooseNeglect, Neglect, Output, build, ready};
+use crate::client::{ChooseNeglect, Neglect, Output, build, builder, ready};
 use crate::unpoisoned;
-use redquorum::Redlock;
 use redquorum::connect::{Connecting, Connection, Hello, Node};
 use redquorum::memory::Repeatable;
 use redquorum_protocol::wire::Greeting;
@@ -186,9 +185,9 @@ async fn serve(
     (mut requests, tell): (mpsc::UnboundedReceiver<Request>, mpsc::UnboundedSender<ClientLine>),
 ) {
     let output = Output::Channel(tell, Instant::now());
-    let builder = Redlock::builder().tokio_clock_for_tests();
-    let addresses = (0..nodes).map(|node| Address::new(sockets.clone(), node));
-    let lock = build(addresses.fold(builder, redquorum::Builder::master), &options).await;
+    let addresses: Vec<Address> =
+        (0..nodes).map(|node| Address::new(sockets.clone(), node)).collect();
+    let lock = build(builder(&addresses, &options).tokio_clock_for_tests(), &options).await;
     let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
     output.tell(ready());
     let handler = RequestHandler::new(output, lock, options.fencing, neglect);
@@ -363,6 +362,7 @@ const fn next(state: u64) -> u64 {
 }
 
 /// The address of a master.
+#[derive(Clone)]
 struct Address {
     sockets: Arc<Sockets>,
     node: usize,

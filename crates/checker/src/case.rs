@@ -8,7 +8,7 @@ use super::clocks::{Clocks, Paces};
 use super::faults::{Faults, Strike};
 use super::keys::{self, Keys, Presence};
 use super::leases::{self, Hold, Lease};
-use super::maps::{Map, Numbers, Set, count, sorted};
+use super::maps::{Map, Numbers, Set, sorted};
 use super::time::{self, MS};
 use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op};
 use redquorum_scenario::history::{Event, History, Ns, Phase, Record, Window};
@@ -70,10 +70,8 @@ impl<'a> Case<'a> {
     }
 
     /// The margin m + q − N, with the masters that the lock of a process knows.
-    pub fn margin(&self, process: &str, granted: usize) -> i64 {
-        let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let lock = self.world.lock_of(process);
-        of(granted).saturating_add(of(lock.q)).saturating_sub(of(lock.n))
+    pub fn margin(&self, process: &str, granted: &[usize]) -> i64 {
+        self.world.lock_of(process).list.margin(|node| granted.contains(&node))
     }
 
     /// When a process died, or was found broken.
@@ -167,16 +165,16 @@ impl<'a> Case<'a> {
         let leases = self.of_client.get(&(request.client, resource))?;
         let before = leases.partition_point(|lease| self.leases[*lease].asked <= request.asked);
         let token = self.leases[leases[before.checked_sub(1)?]].token?;
-        let mut all: Vec<Ns> = if request.is_acquire() {
+        let all: Vec<(usize, Ns)> = if request.is_acquire() {
             let keys = self.keys.of_token(token, resource, Window::new(request.asked, at));
-            keys.filter(|key| key.granted).filter_map(|key| key.delivered).collect()
+            let granted = keys.filter(|key| key.granted);
+            granted.filter_map(|key| Some((key.node, key.delivered?))).collect()
         } else {
             let kept = self.keys.kept(request.process, token, request.asked);
-            kept.iter().map(|kept| kept.delivered).collect()
+            kept.iter().map(|kept| (kept.node, kept.delivered)).collect()
         };
-        all.sort_unstable();
         // A client that acquires its own lease again learns only the time.
-        let learnt = all.get(self.world.lock_of(request.process).q - 1).copied()?;
+        let learnt = self.world.lock_of(request.process).first_quorum(all)?;
         Some(learnt.max(request.asked))
     }
 
@@ -209,9 +207,9 @@ impl<'a> Case<'a> {
 
     /// The spans in which `there` contains a quorum of the masters of a lease.
     fn with_quorum(&self, lease: &Lease<'_>, there: &[(usize, Window)]) -> Vec<Window> {
-        let enough = self.world.lock_of(lease.process).q;
+        let lock = self.world.lock_of(lease.process);
         let all = there.iter().map(|(_, span)| *span).reduce(Window::and_what_is_between);
-        all.map_or(Vec::new(), |all| parts(all, there, |count| count >= enough))
+        all.map_or(Vec::new(), |all| parts(all, there, |nodes| lock.is_quorum(nodes)))
     }
 }
 
@@ -220,19 +218,19 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Window> 
     if lease.token.is_none() {
         return Vec::new();
     }
-    let enough = world.lock_of(lease.process).q;
+    let lock = world.lock_of(lease.process);
     let there = |key: &Presence<'_>| (key.node, key.possible);
     // Usually enough masters had the key all the time.
     let all = lease.holds.iter().map(|hold| hold.inner).reduce(Window::and_what_is_between);
     if let Some(all) = all {
         let through = |(_, span): &(usize, Window)| span.from <= all.from && all.to <= span.to;
         let nodes = lease.keys(keys).map(there).filter(through).map(|(node, _)| node);
-        if count(nodes) >= enough {
+        if lock.is_quorum(&nodes.collect::<Vec<_>>()) {
             return Vec::new();
         }
     }
     let there = presences(keys, lease, |key| key.possible);
-    let gaps = |hold: &Hold| parts(hold.inner, &there, |count| count < enough);
+    let gaps = |hold: &Hold| parts(hold.inner, &there, |nodes| !lock.is_quorum(nodes));
     lease.holds.iter().flat_map(gaps).collect()
 }
 
@@ -256,8 +254,12 @@ fn presences(
     there
 }
 
-/// The parts of a span in which a right number of the spans in `there` are present.
-fn parts(span: Window, there: &[(usize, Window)], is_right: impl Fn(usize) -> bool) -> Vec<Window> {
+/// The parts of a span in which the right masters are present, of those in `there`.
+fn parts(
+    span: Window,
+    there: &[(usize, Window)],
+    is_right: impl Fn(&[usize]) -> bool,
+) -> Vec<Window> {
     let mut edges: Vec<Ns> = vec![span.from, span.to];
     for (_, one) in there {
         edges.extend([one.from, one.to].iter().filter(|at| span.from < **at && **at < span.to));
@@ -265,8 +267,9 @@ fn parts(span: Window, there: &[(usize, Window)], is_right: impl Fn(usize) -> bo
     let mut parts: Vec<Window> = Vec::new();
     for pair in sorted(edges).windows(2) {
         let piece = Window::new(pair[0], pair[1]);
-        let count = there.iter().filter(|(_, one)| one.meet(piece).is_some()).count();
-        if piece.is_empty() || !is_right(count) {
+        let present = there.iter().filter(|(_, one)| one.meet(piece).is_some());
+        let nodes: Vec<usize> = present.map(|(node, _)| *node).collect();
+        if piece.is_empty() || !is_right(&nodes) {
             continue;
         }
         match parts.last_mut() {
@@ -286,7 +289,7 @@ pub struct Lock {
     /// The masters, without duplicates.
     pub masters: Vec<usize>,
     pub n: usize,
-    /// The quorum: how many masters must agree.
+    /// The quorum: how many masters must agree, at least.
     pub q: usize,
 }
 
@@ -294,6 +297,36 @@ impl Lock {
     fn new(list: NodeList) -> Self {
         let (masters, q) = (list.masters(), list.quorum());
         Self { list, n: masters.len(), masters, q }
+    }
+
+    /// Whether a quorum is among these masters.
+    pub fn is_quorum(&self, nodes: &[usize]) -> bool {
+        self.list.has_quorum(|node| nodes.contains(&node))
+    }
+
+    /// Whether a rival that shares masters with this lock may have a quorum among these.
+    pub fn may_have_rival(&self, nodes: &[usize]) -> bool {
+        self.list.may_have_rival(|node| nodes.contains(&node))
+    }
+
+    /// Whether its masters are enough for a quorum at all.
+    pub fn has_quorum(&self) -> bool {
+        self.is_quorum(&self.masters)
+    }
+
+    /// Whether it has the same masters and quorums as another.
+    pub fn is_as(&self, other: &Self) -> bool {
+        self.list.masters_id() == other.list.masters_id()
+    }
+
+    /// When a quorum of masters was first complete, of these masters and times.
+    pub fn first_quorum(&self, mut times: Vec<(usize, Ns)>) -> Option<Ns> {
+        times.sort_unstable_by_key(|(_, at)| *at);
+        let mut nodes = Vec::new();
+        times.into_iter().find_map(|(node, at)| {
+            nodes.push(node);
+            self.is_quorum(&nodes).then_some(at)
+        })
     }
 
     /// Whether both locks can have a quorum with no master in common.
@@ -347,8 +380,10 @@ impl<'a> World<'a> {
         };
         for client in &scenario.clients {
             world.processes.insert(&client.id, client.process());
-            if let Some(own) = client.nodes.as_ref().filter(|own| own.len() <= MOST_NODES) {
-                let list = NodeList::named(own);
+            let is_own = client.nodes.is_some() || client.moving_to.is_some();
+            let lists = [&client.nodes, &client.moving_to].into_iter().flatten();
+            if is_own && lists.into_iter().all(|list| list.len() <= MOST_NODES) {
+                let list = scenario.list(client);
                 world.locks.entry(client.process()).or_insert_with(|| Lock::new(list));
             }
             for step in &client.script {
@@ -404,7 +439,7 @@ impl<'a> World<'a> {
             return false;
         }
         let own = self.lock_of(process);
-        let is_other = |of: &Lock| of.list.name() != own.list.name();
+        let is_other = |of: &Lock| !of.is_as(own);
         own.masters.iter().any(|node| {
             let all = self.scenario.processes().into_iter();
             let mut knowing = all.filter(|of| self.lock_of(of).masters.contains(node));

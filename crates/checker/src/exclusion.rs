@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 use super::keys::{Deleted, Presence};
 use super::leases::{Ending, Hold, Lease};
-use super::maps::count;
 use super::time::{self, MS, Ms};
 use super::{Case, Violation};
 use redquorum_scenario::history::{Act, Event, Ns, Outcome, Record, Window};
@@ -176,7 +175,7 @@ fn beliefs(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, by: Ns) -> Vec
     };
     let margin = match owner.masters(&case.keys).len() {
         0 => String::new(),
-        nodes => format!(" (margin {})", case.margin(owner.process, nodes)),
+        _ => format!(" (margin {})", case.margin(owner.process, &owner.masters(&case.keys))),
     };
     let mut lines = vec![believed(owner), believed(rival), granted(owner) + &margin];
     lines.extend(absent(case, owner, rival, by));
@@ -315,11 +314,11 @@ fn enough(
     there: &[usize],
 ) -> Option<String> {
     let (own, other) = (case.world.lock_of(owner.process), case.world.lock_of(rival.process));
-    if own.masters != other.masters || own.q != other.q {
+    if !own.is_as(other) {
         return None;
     }
-    let margin = usize::try_from(case.margin(owner.process, there.len())).ok()?;
-    if margin == 0 || there.len() < own.q {
+    let margin = usize::try_from(case.margin(owner.process, there)).ok()?;
+    if margin == 0 || !own.is_quorum(there) {
         return None;
     }
     let (owner, rival, there_are) = (owner.client, rival.client, numbered(there));
@@ -515,7 +514,8 @@ fn supported(case: &Case<'_>, lease: &Lease<'_>) -> bool {
 /// Whether a quorum of masters certainly had a key of a lease with some property.
 fn has_quorum(case: &Case<'_>, lease: &Lease<'_>, has: impl Fn(&Presence<'_>) -> bool) -> bool {
     let found = lease.keys(&case.keys).filter(|key| key.sure && has(key));
-    count(found.map(|key| key.node)) >= case.world.lock_of(lease.process).q
+    let nodes: Vec<usize> = found.map(|key| key.node).collect();
+    case.world.lock_of(lease.process).is_quorum(&nodes)
 }
 
 fn unclear(owner: &str) -> Reason {
@@ -580,10 +580,13 @@ pub(crate) fn too_few(case: &Case<'_>, lease: &Lease<'_>) -> Option<Reason> {
     lease.token?;
     let granted = lease.grants(&case.keys, false);
     let lock = case.world.lock_of(lease.process);
-    (granted < lock.q).then(|| {
+    (!lock.is_quorum(&granted)).then(|| {
         let text = format!(
-            "{} believed without a quorum: {granted} of {} masters granted, and it takes {}",
-            lease.client, lock.n, lock.q
+            "{} believed without a quorum: {} of {} masters granted, and it takes {}",
+            lease.client,
+            granted.len(),
+            lock.n,
+            lock.q
         );
         (Cause::Bug, text)
     })

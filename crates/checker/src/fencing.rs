@@ -10,7 +10,7 @@
 //! access was applied at the very moment at which it was recorded, so this check is exact. Without
 //! fencing tokens, this is a property of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::case::Reply;
 use super::exclusion::{self, Clash, Reason};
@@ -426,8 +426,8 @@ fn false_check(case: &Case<'_>, lease: &Lease<'_>, within: Window) -> Option<Ns>
         let is_within = within.from <= began && returned <= within.to;
         let call = Window::new(began, returned);
         let keys = case.keys.of_token(token, lease.resource, call);
-        let there: BTreeSet<usize> = keys.map(|key| key.node).collect();
-        let is_false = there.len() < case.world.lock_of(lease.process).q;
+        let there: Vec<usize> = keys.map(|key| key.node).collect();
+        let is_false = !case.world.lock_of(lease.process).is_quorum(&there);
         (is_within && is_false).then_some(returned)
     });
     held.max()

@@ -238,11 +238,11 @@ pub(crate) fn check_liveness(case: &Case<'_>) -> Vec<Violation> {
             let mut cause = Cause::Bug;
             let (n, q) = (lock.n, lock.q);
             let counts = |node: &&usize| !case.faults.is_spent(**node, resource, to);
-            let counting = lock.masters.iter().filter(counts).count();
-            if n < q {
+            let counting: Vec<usize> = lock.masters.iter().filter(counts).copied().collect();
+            if !lock.has_quorum() {
                 cause = Cause::NodeLists;
                 lines.push(format!("it knows {}, and its quorum is {q}", plural(n, "master")));
-            } else if world.scenario.options_of(process).fencing && counting < q {
+            } else if world.scenario.options_of(process).fencing && !lock.is_quorum(&counting) {
                 cause = Cause::NodeCounter;
                 lines.push(progress::spent(case, process, resource, to));
             }

@@ -8,10 +8,10 @@ use redquorum_scenario::LeaseEffect;
 use redquorum_scenario::client_protocol::FailureReason;
 use redquorum_scenario::history::{Event, Ns, Phase, Record, Window, start_of_token};
 
-use super::case::{Reply, Request, World};
+use super::case::{Lock, Reply, Request, World};
 use super::faults::Faults;
 use super::keys::{Keys, Presence};
-use super::maps::{Map, Set, count, sorted};
+use super::maps::{Map, Set, sorted};
 use super::time;
 
 /// A span of time in which a client counted on a lease.
@@ -187,10 +187,10 @@ impl<'a> Lease<'a> {
         sorted(granted.map(|key| key.node))
     }
 
-    /// How many masters granted the lease: for certain, or including masters that never replied.
-    pub fn grants(&self, keys: &Keys<'a>, sure: bool) -> usize {
+    /// The masters that granted the lease: for certain, or including masters that never replied.
+    pub fn grants(&self, keys: &Keys<'a>, sure: bool) -> Vec<usize> {
         let granted = self.votes(keys).filter(|key| key.sure || !sure);
-        count(granted.map(|key| key.node))
+        sorted(granted.map(|key| key.node))
     }
 }
 
@@ -317,8 +317,8 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
                         }
                         (LeaseEffect::Extends, Some(reply), Some(lease)) => {
                             let promised = promised(request, reply);
-                            let quorum = world.lock_of(request.process).q;
-                            let sent = || attempt(kept(keys, lease.token?, request, reply), quorum);
+                            let lock = world.lock_of(request.process);
+                            let sent = || attempt(kept(keys, lease.token?, request, reply), lock);
                             let on_masters = || Some(of_algorithm(sent()?, request, world));
                             if let Some(deadline) = promised.or_else(on_masters) {
                                 lease.extend(reply.at_ns, deadline, Some(index));
@@ -387,15 +387,17 @@ fn kept<'a>(
 
 /// When the attempt began to which a request owes its quorum, by the latest command to each master.
 /// A library that makes several attempts with one token counts from the last one.
-fn attempt(commands: impl Iterator<Item = (usize, Ns)>, quorum: usize) -> Option<Ns> {
+fn attempt(commands: impl Iterator<Item = (usize, Ns)>, lock: &Lock) -> Option<Ns> {
     let mut latest: BTreeMap<usize, Ns> = BTreeMap::new();
     for (node, sent) in commands {
         let known = latest.entry(node).or_insert(sent);
         *known = sent.max(*known);
     }
-    let mut latest: Vec<Ns> = latest.into_values().collect();
-    latest.sort_unstable();
-    latest.get(latest.len().saturating_sub(quorum)).copied()
+    let mut latest: Vec<(usize, Ns)> = latest.into_iter().collect();
+    latest.sort_unstable_by_key(|(_, sent)| std::cmp::Reverse(*sent));
+    let nodes: Vec<usize> = latest.iter().map(|(node, _)| *node).collect();
+    let enough = (1..=nodes.len()).find(|count| lock.is_quorum(&nodes[..*count]));
+    latest.get(enough.unwrap_or(nodes.len()).checked_sub(1)?).map(|(_, sent)| *sent)
 }
 
 fn granted<'a>(
@@ -409,7 +411,8 @@ fn granted<'a>(
     let during = Window::new(request.asked, reply.ns);
     let reported = reply.token.and_then(|token| keys.reported(token));
     let whole = reply.token.filter(|token| start_of_token(token).is_none());
-    let enough = world.lock_of(request.process).q;
+    let lock = world.lock_of(request.process);
+    let enough = lock.q;
     let shared = request.op.is_shared();
     // Another lock may know no shared tokens.
     let alone = || keys.last_set(request.process, resource, during, enough);
@@ -426,9 +429,7 @@ fn granted<'a>(
     let quorum = || {
         let granted = keys.of_token(token?, resource, during);
         let own = granted.filter(|key| key.granted && key.made.from >= request.asked);
-        let mut learnt: Vec<Ns> = own.filter_map(|key| key.delivered).collect();
-        learnt.sort_unstable();
-        learnt.get(enough - 1).copied()
+        lock.first_quorum(own.filter_map(|key| Some((key.node, key.delivered?))).collect())
     };
     let start = reply.at_ns.map_or_else(
         || Window::new(quorum().unwrap_or(request.asked).min(reply.ns), reply.ns),
@@ -437,7 +438,7 @@ fn granted<'a>(
     let sent = || {
         let granted = keys.of_token(token?, resource, during).filter(|key| key.granted);
         let set = granted.map(|key| (key.node, key.made.from));
-        attempt(set.chain(kept(keys, token?, request, reply)), enough)
+        attempt(set.chain(kept(keys, token?, request, reply)), lock)
     };
     let on_masters = || Some(of_algorithm(sent()?, request, world));
     let deadline = promised(request, reply).or_else(on_masters).unwrap_or_else(|| {

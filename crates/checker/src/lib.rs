@@ -315,31 +315,4 @@ mod maps {
         values.dedup();
         values
     }
-
-    /// How many different masters there are among these.
-    pub(crate) fn count(nodes: impl Iterator<Item = usize>) -> usize {
-        let mut few: u64 = 0;
-        let mut others = Vec::new();
-        for node in nodes {
-            if node < 64 {
-                few |= 1 << node;
-            } else {
-                others.push(node);
-            }
-        }
-        others.sort_unstable();
-        others.dedup();
-        few.count_ones() as usize + others.len()
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn a_master_counts_once() {
-            assert_eq!(count([3, 1, 3, 700, 64, 700, 1].into_iter()), 4);
-            assert_eq!(count(std::iter::empty()), 0);
-        }
-    }
 }

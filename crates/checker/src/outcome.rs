@@ -208,7 +208,7 @@ fn margins(case: &Case<'_>, lines: &mut Lines) {
             lines.add(Outcome::NotSeen, format!("margin: {name} was never granted"));
             continue;
         };
-        let margin = case.margin(first.process, first.grants(&case.keys, true));
+        let margin = case.margin(first.process, &first.grants(&case.keys, true));
         if i64::try_from(*wanted) != Ok(margin) {
             let line = format!("margin: the first grant of {name} has {margin}, expected {wanted}");
             lines.add(Outcome::NotSeen, line);
@@ -371,7 +371,7 @@ pub(crate) fn measures(case: &Case<'_>) -> Measures {
         margins: granted
             .iter()
             .filter(|lease| lease.token.is_some())
-            .map(|lease| case.margin(lease.process, lease.grants(&case.keys, true)))
+            .map(|lease| case.margin(lease.process, &lease.grants(&case.keys, true)))
             // With fewer certain grants than a quorum there is no margin: `validity` says why.
             .filter(|margin| *margin >= 0)
             .collect(),
@@ -494,7 +494,9 @@ impl<'c, 'a> Contest<'c, 'a> {
     fn is_kept_out(&self, case: &Case<'_>, kept: &[usize]) -> bool {
         self.rivals.iter().all(|rival| {
             let lock = case.world.lock_of(rival.process);
-            lock.masters.iter().filter(|node| !kept.contains(node)).count() < lock.q
+            let rest: Vec<usize> =
+                lock.masters.iter().copied().filter(|node| !kept.contains(node)).collect();
+            !lock.is_quorum(&rest)
         })
     }
 
@@ -556,7 +558,7 @@ fn kept(case: &Case<'_>, all: &[Contest<'_, '_>]) -> Option<String> {
         rivals.chain([one.lease.process]).map(|process| case.world.lock_of(process))
     });
     let first = locks.next()?;
-    if !locks.all(|lock| lock.masters == first.masters && lock.q == first.q) {
+    if !locks.all(|lock| lock.is_as(first)) {
         return Some(
             "whenever a client asked for the resource of another one's lease, so many masters \
              kept the key of the lease that the others were no quorum"
@@ -621,8 +623,8 @@ fn untouched(case: &Case<'_>, leases: &[&Lease<'_>]) -> Option<String> {
     let rest: Vec<usize> = (1..=case.world.n).filter(|node| !hit.contains(node)).collect();
     let enough = |lease: &&Lease<'_>| {
         let granted: Set<usize> = lease.masters(&case.keys).into_iter().collect();
-        let count = rest.iter().filter(|node| granted.contains(node)).count();
-        count >= case.world.lock_of(lease.process).q
+        let unhit: Vec<usize> = rest.iter().copied().filter(|it| granted.contains(it)).collect();
+        case.world.lock_of(lease.process).is_quorum(&unhit)
     };
     (!hit.is_empty() && leases.iter().all(enough)).then(|| {
         format!(

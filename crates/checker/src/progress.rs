@@ -149,7 +149,7 @@ fn slow(case: &Case<'_>, calm: &Calm, request: &Request<'_>) -> Option<Violation
     }
     let stretch = calm.around(ended)?;
     let lock = world.lock_of(process);
-    let cannot = lock.n < lock.q
+    let cannot = !lock.has_quorum()
         || case.faults.refuses(world, process)
         || case.faults.is_at_odds(process)
         || case.is_dead_by(process, ended);

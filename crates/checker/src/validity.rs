@@ -13,7 +13,7 @@ use super::case::Request;
 use super::exclusion::believed;
 use super::keys::Presence;
 use super::leases::{Ending, Extension, Lease};
-use super::maps::{Numbers, count};
+use super::maps::{Numbers, sorted};
 use super::time::{self, MS, Ms, SKEW, short};
 use super::{Case, Observed, Violation, exclusion, keys};
 
@@ -209,9 +209,10 @@ fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
             !there && known
         };
         let ends = keys.iter().map(|key| key.possible.to);
-        let at = ends
-            .filter(|at| lease.start.to < *at && *at < by)
-            .find(|at| lock.masters.iter().filter(|node| lacked(**node, *at)).count() >= lock.q)?;
+        let at = ends.filter(|at| lease.start.to < *at && *at < by).find(|at| {
+            let lacking = lock.masters.iter().copied().filter(|node| lacked(*node, *at));
+            lock.may_have_rival(&lacking.collect::<Vec<_>>())
+        })?;
         let text = format!(
             "at {} a quorum of masters lacked its key, so that another may have held it; its \
              client had replies that show it, and extended the lease at {}",
@@ -284,12 +285,14 @@ fn without_quorum(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     let by = at.saturating_add(SKEW);
     let in_time = |delivered: Option<Ns>| delivered.is_some_and(|delivered| delivered <= by);
     let votes = lease.votes(&case.keys).filter(|key| in_time(key.delivered));
-    let yes = count(votes.map(|key| key.node));
+    let yes = sorted(votes.map(|key| key.node));
     let lock = case.world.lock_of(lease.process);
-    (yes < lock.q).then(|| {
+    (!lock.is_quorum(&yes)).then(|| {
         let text = format!(
-            "it was handed out when {yes} of {} masters had granted it, and it takes {}",
-            lock.n, lock.q
+            "it was handed out when {} of {} masters had granted it, and it takes {}",
+            yes.len(),
+            lock.n,
+            lock.q
         );
         bug(lease, text, lease.asked, at)
     })
@@ -317,8 +320,8 @@ fn never_asked(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         }
         _ => None,
     });
-    let asked = count(asked);
-    if asked >= lock.q {
+    let asked = sorted(asked);
+    if lock.is_quorum(&asked) {
         let text = format!(
             "the harness does not understand the commands by which {} acquired it, and cannot tell \
              whether a quorum of masters granted it",
@@ -328,9 +331,12 @@ fn never_asked(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         return Some(Violation::possible(Property::Validity, lines, lease.asked, at));
     }
     let text = format!(
-        "it was handed out although only {asked} of {} masters had replied to a command of {} \
+        "it was handed out although only {} of {} masters had replied to a command of {} \
          since its call, and it takes {}",
-        lock.n, lease.process, lock.q
+        asked.len(),
+        lock.n,
+        lease.process,
+        lock.q
     );
     Some(bug(lease, text, lease.asked, at))
 }
@@ -361,13 +367,14 @@ fn extended_without_quorum(
     let kept = case.keys.kept(lease.process, lease.token?, begun);
     let by = at.saturating_add(SKEW);
     let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
-    let yes = count(yes.map(|kept| kept.node));
+    let yes = sorted(yes.map(|kept| kept.node));
     let lock = case.world.lock_of(lease.process);
-    (yes < lock.q).then(|| {
+    (!lock.is_quorum(&yes)).then(|| {
         let text = format!(
-            "it was extended at {} when {yes} of {} masters had replied that they still have the \
+            "it was extended at {} when {} of {} masters had replied that they still have the \
              key, and it takes {}",
             Ms(at),
+            yes.len(),
             lock.n,
             lock.q
         );

@@ -23,6 +23,7 @@ use std::{env, thread};
 
 use self::requests::RequestHandler;
 use crate::codes::Code;
+use redquorum::connect::IntoMaster;
 use redquorum::{Builder, Redlock};
 use redquorum_scenario::client_protocol::{
     Call, Capability, ClientLine, FENCING_COUNTER_TTL, FailureReason, NODES_VARIABLE, Notice,
@@ -64,7 +65,7 @@ fn start() -> Result<std::convert::Infallible, String> {
     // client ends at once.
     let mut lines = read_lines(|| exit(0));
     runtime.block_on(async {
-        let lock = build(Redlock::builder().masters(&nodes), &options).await?;
+        let lock = build(builder(&nodes, &options), &options).await?;
         Output::Stdout.tell(ready());
         let handler = RequestHandler::new(Output::Stdout, lock, options.fencing, Box::new(|| None));
         while let Some(line) = lines.recv().await {
@@ -84,6 +85,16 @@ pub fn ready() -> Notice {
         name: Some("redquorum".to_owned()),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }
+}
+
+/// A builder over these masters, or of a lock that moves from some to others.
+pub fn builder<M: IntoMaster + Clone>(nodes: &[M], options: &Options) -> Builder {
+    let Some(moving) = &options.moving else {
+        return Redlock::builder().masters(nodes.iter().cloned());
+    };
+    let to = moving.to.iter().filter_map(|place| nodes.get(place.checked_sub(1)?)).cloned();
+    let builder = Redlock::builder().masters(nodes.iter().take(moving.from).cloned());
+    set(builder.moving_to(to), moving.masters_id.as_deref(), Builder::moving_to_id)
 }
 
 /// Builds the lock of a client. The builder has the masters already.

@@ -189,6 +189,7 @@ impl<C: ClaimMachine> Client<C> {
         request: AcquireRequest<C::Seed>,
         cx: &mut Context<'_, C>,
     ) -> ClaimId {
+        debug_assert_eq!(request.config.quorum(), self.config.quorum, "R3: another quorum");
         self.last += 1;
         let (id, now) = (ClaimId(self.last), cx.now());
         let is_owned = request.reentry.is_some();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use redquorum_protocol::BadOption;
+use redquorum_protocol::{BadOption, Fingerprint, MastersId, NodeId, Quorum};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -66,6 +66,45 @@ pub struct Options {
     /// The name of the set of masters, given with a guard. The client cannot use the addresses for
     /// this: they are its own proxies.
     pub masters_id: Option<String>,
+    /// The lock moves from one set of masters to another: the client needs `moves` among its
+    /// features.
+    pub moving: Option<Moving>,
+}
+
+/// The two sets of masters of a lock that moves: each lease needs a quorum of each.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// How many of the addresses, from the first on, are of the masters that it leaves.
+    pub from: usize,
+    /// The places of the addresses, counted from 1, of the masters that it moves to.
+    pub to: Vec<usize>,
+    /// The name of the set that it moves to, if the set that it leaves has one.
+    pub masters_id: Option<String>,
+}
+
+impl Options {
+    /// The masters behind so many addresses, and which of them are a quorum.
+    pub fn quorum(&self, addresses: usize) -> Quorum {
+        let set = |places: &mut dyn Iterator<Item = usize>| places.map(NodeId::new).collect();
+        match &self.moving {
+            None => Quorum::of(addresses),
+            Some(moving) => Quorum::joint(
+                set(&mut (0..moving.from)),
+                set(&mut moving.to.iter().filter_map(|place| place.checked_sub(1))),
+            ),
+        }
+    }
+
+    /// The masters as markers name them, if the options name them.
+    pub fn masters(&self) -> Option<MastersId> {
+        let from = Fingerprint::of_name(self.masters_id.as_ref()?);
+        let to = self.moving.as_ref().and_then(|moving| moving.masters_id.as_ref());
+        Some(match to {
+            Some(to) => MastersId::Moving { from, to: Fingerprint::of_name(to) },
+            None => MastersId::Of(from),
+        })
+    }
 }
 
 const fn yes() -> bool {
@@ -375,6 +414,8 @@ named! {
         Cancel = "cancel",
         /// The client never sets the token of an earlier attempt.
         FreshTokens = "fresh_tokens",
+        /// The client moves from one set of masters to another (`moving`).
+        Moves = "moves",
         /// The client extends every lease by itself until its release, and cannot do otherwise. Its
         /// leases end at their deadlines only if it sends `extended`.
         Renews = "renews",
@@ -675,6 +716,10 @@ impl Options {
     /// are whole milliseconds, too.
     pub fn of(scenario: &Scenario, process: &str) -> Self {
         let lock = scenario.options_of(process);
+        let list = scenario.list_of(process);
+        let mut names = list.names().filter(|_| lock.guard.is_some());
+        let (masters_id, other) = (names.next(), names.next());
+        let moving = list.moves().map(|(from, to)| Moving { from, to, masters_id: other });
         Self {
             ttl_ms: millis(lock.ttl.0),
             node_timeout_ms: millis(lock.node_timeout.0),
@@ -687,7 +732,8 @@ impl Options {
             wake_ups: lock.wake_ups,
             fair: lock.fair,
             name: lock.names.then(|| process.to_owned()),
-            masters_id: lock.guard.map(|_| scenario.masters_id_of(process)),
+            masters_id,
+            moving,
         }
     }
 

@@ -25,6 +25,27 @@ mod targets;
 
 pub use targets::{Clients, Nodes, Role};
 
+/// A step of a move from one set of masters to another: see
+/// [`Admitted`](redquorum_protocol::Admitted).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "u8", into = "u8")]
+#[schemars(with = "u8")]
+pub struct MoveStep(pub u8);
+
+impl TryFrom<u8> for MoveStep {
+    type Error = &'static str;
+
+    fn try_from(step: u8) -> Result<Self, Self::Error> {
+        if step <= 4 { Ok(Self(step)) } else { Err("a move has the steps 0 to 4") }
+    }
+}
+
+impl From<MoveStep> for u8 {
+    fn from(step: MoveStep) -> Self {
+        step.0
+    }
+}
+
 /// A fault of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "targets::Form", into = "targets::Form")]
@@ -418,6 +439,18 @@ faults! {
             master: Runs, loses: Nothing, links: Untouched,
             client: Runs, clock: Nothing,
             assumed: Never, cause: Some(Cause::NodeCounter),
+        }
+        /// An administrator takes the boot marker of the master to a step of the move that a client
+        /// makes (`moving-to`), as `redquorum masters` does. Nothing to heal. A master without a
+        /// marker stays without one.
+        Admit = "admit" {
+            /// The step, from 0 to 4.
+            step: MoveStep,
+        } => {
+            heals: AtOnce("leave `for` out: another `node.admit` takes it to another step"),
+            master: Runs, loses: Nothing, links: Untouched,
+            client: Runs, clock: Nothing,
+            assumed: Never, cause: None,
         }
     }
 }
@@ -815,6 +848,7 @@ fields! {
     Messages: messages => FieldMut::Messages(messages),
     End: _ => FieldMut::Fixed,
     Name: _ => FieldMut::Fixed,
+    MoveStep: _ => FieldMut::Fixed,
     Ahead: ahead => match ahead {
         Ahead::By(length) => FieldMut::Length(length),
         Ahead::Last | Ahead::End => FieldMut::Fixed,

@@ -23,7 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::name::Name;
-use redquorum_protocol::{Drift, Fingerprint, Guard, MastersId, RunId};
+use redquorum_protocol::{
+    Admitted, Drift, Fingerprint, Guard, MastersId, NodeId, Quorum, RunId, with_admitted,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -42,7 +44,7 @@ mod words;
 pub use expect::{Acquires, Cause, Count, Expect, Known, Overtaken, Property, Wanted};
 pub use fault::{
     Assumed, ClientFault, Clients, ClockFault, Fault, FaultKind, FaultRow, FaultTime, FieldMut,
-    Heals, Loses, Messages, NetworkFault, NodeFault, Nodes, OnClient, OnLinks, OnMaster,
+    Heals, Loses, Messages, MoveStep, NetworkFault, NodeFault, Nodes, OnClient, OnLinks, OnMaster,
     ResourceFault, Role, SetsClock, Touches,
 };
 pub use length::{Ahead, Length, Shift};
@@ -234,6 +236,10 @@ pub struct Client {
     /// addresses for this client. Default: all masters, in their order. Clients of one process have
     /// the same list.
     pub nodes: Option<Vec<usize>>,
+    /// The masters that the client moves to, while it runs: its leases need a quorum of `nodes` and
+    /// one of these. Clients of one process move alike.
+    #[serde(rename = "moving-to")]
+    pub moving_to: Option<Vec<usize>>,
     /// The client's own guard: `false` for none, or a longest TTL that differs from the lock's.
     /// Default: the lock's guard. Clients of one process have the same guard.
     #[serde(rename = "restart-guard")]
@@ -268,6 +274,7 @@ impl Client {
             id: id.into(),
             process: None,
             nodes: None,
+            moving_to: None,
             guard: None,
             fencing: None,
             fair: None,
@@ -391,24 +398,29 @@ impl Scenario {
         own.map_or_else(|| NodeList::all(self.cluster.nodes), |client| self.list(client))
     }
 
-    /// The name of the set of masters that a process knows. The set has a name because clients
-    /// reach masters through proxies of their own, so addresses do not identify the masters.
-    pub fn masters_id_of(&self, process: &str) -> String {
-        self.list_of(process).name()
+    /// The marker of a master after an administrator has taken it to a step of the move that a
+    /// client makes.
+    pub fn admitting(&self, marker: &str, step: MoveStep) -> Option<String> {
+        let moves = self.clients.iter().find_map(|client| match self.list(client).masters_id() {
+            MastersId::Moving { from, to } => Some((from, to)),
+            MastersId::Of(_) => None,
+        });
+        let (from, to) = moves?;
+        Some(with_admitted(marker, Admitted::at_step(step.0.into(), from, to)))
     }
 
     /// The boot marker that a master has when the run begins, if it has one. It names the set of
     /// masters of the first process that knows this master.
     pub fn marker(&self, node: usize, run_id: &str) -> Option<Arc<str>> {
         let guard = self.lock.protocol_guard().filter(|_| self.lock.initialized)?;
-        let masters = MastersId::Of(Fingerprint::of_name(&self.first_list(node).name()));
+        let masters = self.first_list(node).masters_id();
         let durable = self.cluster.persistence == Persistence::AofAlways;
         Some(guard.over(masters).marker(&RunId(Arc::from(run_id)), durable))
     }
 
     fn first_list(&self, node: usize) -> NodeList {
         let lists = self.processes().into_iter().map(|process| self.list_of(process));
-        let mut knowing = lists.filter(|list| list.addresses().contains(&node));
+        let mut knowing = lists.filter(|list| list.masters().contains(&node));
         knowing.next().unwrap_or_else(|| NodeList::all(self.cluster.nodes))
     }
 
@@ -442,7 +454,9 @@ impl Scenario {
 impl Client {
     /// The masters that the client knows, of this many.
     fn list(&self, nodes: usize) -> NodeList {
-        self.nodes.as_ref().map_or_else(|| NodeList::all(nodes), |own| NodeList::named(own))
+        let list = self.nodes.as_ref();
+        let list = list.map_or_else(|| NodeList::all(nodes), |own| NodeList::named(own));
+        list.moving_to(self.moving_to.as_deref().unwrap_or_default())
     }
 
     /// The name that the client's script has for the lease of a resource: for a slot, that of its
@@ -487,60 +501,141 @@ impl Client {
 /// The addresses of masters that a client knows, in its order; other clients may have other lists.
 /// A master may be in the list twice. The lock counts the entries of the list. The resource is held
 /// on the masters behind the entries, each counted once.
+///
+/// A client that moves has two lists, and needs a quorum of each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct NodeList(Vec<usize>);
+pub struct NodeList {
+    from: Vec<usize>,
+    /// Empty if the client does not move.
+    to: Vec<usize>,
+}
 
 impl NodeList {
     /// The first `nodes` masters.
     pub fn all(nodes: usize) -> Self {
-        Self((1..=nodes).collect())
+        Self { from: (1..=nodes).collect(), to: Vec::new() }
     }
 
     /// These masters, in this order.
     pub fn named(addresses: &[usize]) -> Self {
-        Self(addresses.to_vec())
+        Self { from: addresses.to_vec(), to: Vec::new() }
     }
 
-    /// The master behind each address, counted from 1, in the order of the list.
-    pub fn addresses(&self) -> &[usize] {
-        &self.0
+    /// This list, for a client that moves to these masters.
+    #[must_use]
+    pub fn moving_to(self, to: &[usize]) -> Self {
+        Self { to: to.to_vec(), ..self }
     }
 
-    /// The name of the set, independent of the order: `1,2,3`.
-    pub fn name(&self) -> String {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable();
-        let all: Vec<String> = sorted.iter().map(ToString::to_string).collect();
-        all.join(",")
+    /// The lists: one, or the two of a move.
+    fn lists(&self) -> impl Iterator<Item = &[usize]> {
+        [&self.from[..], &self.to[..]].into_iter().filter(|list| !list.is_empty())
+    }
+
+    /// The master behind each address, counted from 1, in the order of the list. Those that a
+    /// client moves to, and has not, come last.
+    pub fn addresses(&self) -> Vec<usize> {
+        let new = self.to.iter().filter(|node| !self.from.contains(node));
+        self.from.iter().chain(new).copied().collect()
+    }
+
+    /// For a client that moves: how many of its addresses are of the masters that it leaves, and
+    /// the places, from 1, of those that it moves to.
+    pub fn moves(&self) -> Option<(usize, Vec<usize>)> {
+        let all = self.addresses();
+        let place = |node: &usize| all.iter().position(|it| it == node).map(|at| at + 1);
+        let to = self.to.iter().filter_map(place).collect();
+        (!self.to.is_empty()).then_some((self.from.len(), to))
+    }
+
+    /// The masters and their quorums, as the lock counts them, by the places of the addresses.
+    pub fn quorum_of_addresses(&self) -> Quorum {
+        let place = |at: usize| NodeId::new(at);
+        match self.moves() {
+            None => Quorum::of(self.from.len()),
+            Some((from, to)) => Quorum::joint(
+                (0..from).map(place).collect(),
+                to.into_iter().map(|at| place(at - 1)).collect(),
+            ),
+        }
+    }
+
+    /// The name of each set, independent of the order: `1,2,3`.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.lists().map(|list| {
+            let mut sorted = list.to_vec();
+            sorted.sort_unstable();
+            let all: Vec<String> = sorted.iter().map(ToString::to_string).collect();
+            all.join(",")
+        })
+    }
+
+    /// The masters of the list, as markers name them.
+    pub fn masters_id(&self) -> MastersId {
+        let mut sets = self.names().map(|name| Fingerprint::of_name(&name));
+        match (sets.next(), sets.next()) {
+            (Some(from), Some(to)) => MastersId::Moving { from, to },
+            (set, _) => MastersId::Of(set.unwrap_or_else(|| Fingerprint::of_name(""))),
+        }
     }
 
     /// The masters in the list, each once, in the order of their numbers.
     pub fn masters(&self) -> Vec<usize> {
-        let mut masters = self.0.clone();
+        let mut masters = self.addresses();
         masters.sort_unstable();
         masters.dedup();
         masters
     }
 
-    /// The number of addresses that must agree. Duplicates count, since the lock cannot know that
-    /// two addresses are one master.
+    /// The number of addresses that must agree, at least. Duplicates count, since the lock cannot
+    /// know that two addresses are one master.
     pub fn quorum(&self) -> usize {
-        self.0.len() / 2 + 1
+        match self.to.is_empty() {
+            true => self.from.len() / 2 + 1,
+            false => self.quorum_of_addresses().len(),
+        }
+    }
+
+    /// Whether a quorum is among the masters for which `has` is true.
+    pub fn has_quorum(&self, has: impl Fn(usize) -> bool) -> bool {
+        self.lists().all(|list| Self::has_majority(list, &has))
+    }
+
+    /// Whether a client that shares masters with this one may have a quorum among these masters:
+    /// that of one list is enough.
+    pub fn may_have_rival(&self, has: impl Fn(usize) -> bool) -> bool {
+        self.lists().any(|list| Self::has_majority(list, &has))
+    }
+
+    fn has_majority(list: &[usize], has: impl Fn(usize) -> bool) -> bool {
+        let once = |(at, node): &(usize, &usize)| !list[..*at].contains(node);
+        let of = list.iter().enumerate().filter(|(_, node)| has(**node)).filter(once);
+        of.count() > list.len() / 2
+    }
+
+    /// The margin m + q − N, of the list for which it is less, if these masters have the key.
+    pub fn margin(&self, has: impl Fn(usize) -> bool) -> i64 {
+        let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let each = self.lists().map(|list| {
+            let list = Self::named(list);
+            let masters = list.masters();
+            let granted = masters.iter().filter(|node| has(**node)).count();
+            of(granted) + of(list.quorum()) - of(masters.len())
+        });
+        each.min().unwrap_or(0)
     }
 
     /// Whether a quorum of this list and one of the other can have no master in common. Then both
     /// clients can be granted the same resource although no master forgets anything.
     pub fn can_part_from(&self, other: &Self) -> bool {
-        let (own, others) = (self.masters(), other.masters());
-        let common = own.iter().filter(|node| others.contains(node)).count();
-        // To avoid common masters, a quorum first takes the masters that are not in the other list.
-        let of_common = |list: &Self, all: &[usize]| {
-            list.quorum().saturating_sub(all.len().saturating_sub(common))
-        };
-        let enough = |list: &Self, all: &[usize]| list.quorum() <= all.len();
-        enough(self, &own)
-            && enough(other, &others)
-            && of_common(self, &own) + of_common(other, &others) <= common
+        let own = self.masters();
+        // Each choice of masters for this client, and the rest for the other one.
+        (0..1_u32 << own.len().min(16)).any(|choice| {
+            let ours = |node| {
+                own.iter().position(|it| *it == node).is_some_and(|at| choice & (1 << at) != 0)
+            };
+            self.has_quorum(ours) && other.has_quorum(|node| !ours(node))
+        })
     }
 }
 

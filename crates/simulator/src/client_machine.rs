@@ -20,9 +20,8 @@ use self::one_of::Choice;
 use redquorum_protocol::wire::{Command, Expect, Greeting};
 use redquorum_protocol::{
     AcquireRequest, BadOption, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
-    ClientEffect, Context, Drift, Fingerprint, Guard, Hold, HolderName, Input, Key, Link,
-    LockConfig, MastersId, NodeId, Progress, Quorum, Reentry, Reply as Vote, RequestState, Rng,
-    Time, Token, WaiterId,
+    ClientEffect, Context, Drift, Guard, Hold, HolderName, Input, Key, Link, LockConfig, NodeId,
+    Progress, Reentry, Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
 };
 use redquorum_redis_model::Value;
 use redquorum_scenario::client_leases::{ClientLeases, LeaseKey};
@@ -156,7 +155,7 @@ impl<K: Conduct> Process<K> {
         });
         let node_timeout = Duration::from_millis(options.node_timeout_ms);
         let config = ClientConfig {
-            quorum: Quorum::of(nodes),
+            quorum: options.quorum(nodes),
             node_timeout,
             bounds: Bounds::for_node_timeout(node_timeout),
             wake_ups: options.wake_ups,
@@ -541,7 +540,8 @@ impl<K: Conduct> Process<K> {
         let drift = self.conduct.drift(Drift { ppm: options.drift_ppm, fixed });
         let ttl = Duration::from_millis(ttl_ms);
         let node_timeout = Duration::from_millis(options.node_timeout_ms);
-        let config = LockConfig::new(self.client.links().len(), ttl, drift, node_timeout)?;
+        let quorum = self.client.quorum();
+        let config = LockConfig::new(quorum.nodes(), ttl, drift, node_timeout)?.with_quorum(quorum);
         let config = config.with_lock_delay(Duration::from_millis(options.lock_delay_ms))?;
         let config = match guard(options, || 0) {
             Some(guard) => config
@@ -576,10 +576,7 @@ fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
         Some(bound) => guard.with_clock_bound(bound).ok()?,
         None => guard,
     };
-    Some(match &options.masters_id {
-        Some(name) => guard.over(MastersId::Of(Fingerprint::of_name(name))),
-        None => guard,
-    })
+    Some(options.masters().map_or(guard, |masters| guard.over(masters)))
 }
 
 /// How a client process behaves: honestly by default, and as a mutant where a method is overridden.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use redquorum_protocol::MAX_NUMBER;
-use redquorum_protocol::wire::{LAPSE_MS, RESERVED, counter_of, is_queue};
+use redquorum_protocol::wire::{BOOT, LAPSE_MS, RESERVED, counter_of, is_queue};
 use redquorum_redis_model::{Server, Wall};
 
 use super::rules::{self, Rule};
@@ -16,7 +16,8 @@ use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
 use redquorum_scenario::history::{Event, LeftKey, Ns, Window, left_of_each, text_of};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    Ahead, ClientFault, ClockFault, Fault, FaultKind, MessageFault, NodeFault, Persistence,
+    Ahead, ClientFault, ClockFault, Fault, FaultKind, MessageFault, MoveStep, NodeFault,
+    Persistence,
 };
 
 /// A fault in force, with what it takes to heal it. Masters and processes are counted from 0.
@@ -83,6 +84,9 @@ impl<P: SimulatedProcess> World<P> {
                         set_counter(server, wall, resource.as_bytes(), ahead);
                     });
                 }
+                NodeFault::Admit { step } => {
+                    return self.command(fault, &nodes, |world, node| world.admit(node, step));
+                }
                 NodeFault::Demote => {
                     return self.command(fault, &nodes, |world, node| {
                         world.masters[node].server.demote();
@@ -126,6 +130,15 @@ impl<P: SimulatedProcess> World<P> {
         self.struck(fault, self.now);
     }
 
+    /// Takes the boot marker of a master to a step of a move. A master without one stays without.
+    fn admit(&mut self, node: usize, step: MoveStep) {
+        let wall = self.wall(node);
+        let server = &mut self.masters[node].server;
+        let marker = server.value(wall, BOOT).map(|marker| String::from_utf8_lossy(marker));
+        let marker = marker.and_then(|marker| self.scenario.admitting(&marker, step));
+        marker.into_iter().for_each(|it| server.set(wall, BOOT, it.as_bytes(), None));
+    }
+
     /// Heals a fault.
     pub(super) fn heal(&mut self, fault: usize) {
         let FaultContext { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
@@ -147,7 +160,8 @@ impl<P: SimulatedProcess> World<P> {
                 | NodeFault::Flush
                 | NodeFault::Evict
                 | NodeFault::Failover
-                | NodeFault::Counter { .. } => {}
+                | NodeFault::Counter { .. }
+                | NodeFault::Admit { .. } => {}
             },
             FaultKind::Clock(_) => nodes.iter().for_each(|node| self.set_clock(*node, None)),
             FaultKind::Net(_) | FaultKind::Resource(_) => {}

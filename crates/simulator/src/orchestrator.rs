@@ -457,6 +457,7 @@ pub fn missing(scenario: &Scenario, can: &BTreeMap<Name, Vec<Capability>>) -> Op
             (lock.clock_guard.is_some(), Capability::ClockGuard),
             (!lock.lock_delay.0.is_zero(), Capability::LockDelay),
             (lock.fair, Capability::Fair),
+            (client.moving_to.is_some(), Capability::Moves),
         ];
         let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
         let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);

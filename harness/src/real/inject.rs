@@ -15,7 +15,7 @@ use super::run::{Key, RunClock, keys_of};
 use super::wire::Scripts;
 use crate::process::ClientProcess;
 use crate::unpoisoned;
-use redquorum_protocol::wire::counter_of;
+use redquorum_protocol::wire::{BOOT, counter_of};
 use redquorum_rig::network::{self, Message, Network, Rule, RuleId};
 use redquorum_rig::{Clock, ClockChange, Masters, Persisted, RespValue, RigError};
 use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
@@ -23,7 +23,8 @@ use redquorum_scenario::history::{Event, LeftKey, Ns, Window, text_of};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::wall::WallClock;
 use redquorum_scenario::{
-    Ahead, Class, ClientFault, ClockFault, FaultKind, MessageFault, Messages, NodeFault, Scenario,
+    Ahead, Class, ClientFault, ClockFault, FaultKind, MessageFault, Messages, MoveStep, NodeFault,
+    Scenario,
 };
 use redquorum_simulator::orchestrator::{Input, Order};
 
@@ -125,6 +126,9 @@ impl Injector {
                 NodeFault::Counter { resource, ahead } => {
                     self.each(&nodes, |rig, node| count(rig, node, resource, *ahead))
                 }
+                NodeFault::Admit { step } => {
+                    self.each(&nodes, |rig, node| admit(rig, node, &self.scenario, *step))
+                }
                 NodeFault::Slow { .. } => Ok(()),
             },
             FaultKind::Clock(clock) => self.set_clocks(&nodes, Some(clock)),
@@ -160,7 +164,8 @@ impl Injector {
                 | NodeFault::Flush
                 | NodeFault::Evict
                 | NodeFault::Failover
-                | NodeFault::Counter { .. } => Ok(()),
+                | NodeFault::Counter { .. }
+                | NodeFault::Admit { .. } => Ok(()),
             },
             FaultKind::Clock(_) => self.set_clocks(&nodes, None),
             FaultKind::Net(_) | FaultKind::Resource(_) => Ok(()),
@@ -481,6 +486,14 @@ fn gone(rig: &Masters, node: usize) -> Result<(), String> {
         }
         sleep(POLL);
     }
+}
+
+/// Takes the boot marker of a master to a step of a move. A master without one stays without one.
+fn admit(rig: &Masters, node: usize, scenario: &Scenario, step: MoveStep) -> Result<(), String> {
+    let reply = rig.command(node, &[b"GET", BOOT]).map_err(|error| error.to_string())?;
+    let RespValue::Bulk(marker) = reply else { return Ok(()) };
+    let marker = scenario.admitting(&String::from_utf8_lossy(&marker), step);
+    marker.map_or(Ok(()), |marker| ok(rig, node, &[b"SET", BOOT, marker.as_bytes()]))
 }
 
 /// How many keys have a TTL, by `INFO keyspace`: `db0:keys=1,expires=1,avg_ttl=0`.

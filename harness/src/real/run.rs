@@ -275,7 +275,7 @@ pub(super) fn clients(
         let mut urls = Vec::new();
         // A client that lists a master under two names gets two addresses for it.
         for node in scenario.list_of(name).addresses() {
-            urls.push(format!("redis://{}", network.listen(name, *node)?));
+            urls.push(format!("redis://{}", network.listen(name, node)?));
         }
         let mut env: Vec<(&str, OsString)> =
             vec![(NODES_VARIABLE, urls.join(",").into()), (OPTIONS_VARIABLE, options.into())];

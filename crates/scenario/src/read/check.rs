@@ -12,7 +12,9 @@ use crate::{
     AccessKind, Acquires, Cause, Client, Cluster, Expect, Fault, LeaseEffect, Length, Lock,
     NodeList, OwnGuard, Rounds, Scenario, Step, Variant, is_name_char,
 };
-use redquorum_protocol::{BadOption, Drift, Guard, HolderName, LockConfig, MAX_HOLDER_NAME};
+use redquorum_protocol::{
+    BadOption, Drift, Guard, HolderName, LockConfig, MAX_HOLDER_NAME, MastersId,
+};
 
 mod faults;
 
@@ -420,18 +422,48 @@ impl<'a> Run<'a> {
 
     /// Checks the masters that the client knows.
     fn list(&mut self, place: &Place, client: &Client) {
-        let Some(numbers) = &client.nodes else { return };
-        let place = place.key("nodes");
-        if numbers.is_empty() {
-            let fix = "name some, such as `nodes = [1, 2, 3]`, or leave it out: all";
-            self.wrong(&place, format!("`{}` knows no masters", client.id), fix);
+        for (key, numbers) in [("nodes", &client.nodes), ("moving-to", &client.moving_to)] {
+            let Some(numbers) = numbers else { continue };
+            let place = place.key(key);
+            if numbers.is_empty() {
+                let fix = match key {
+                    "nodes" => "name some, such as `nodes = [1, 2, 3]`, or leave it out: all",
+                    _ => "name some, such as `moving-to = [3, 4, 5]`, or leave it out",
+                };
+                self.wrong(&place, format!("`{}` knows no masters", client.id), fix);
+            }
+            if numbers.len() > MOST_NODES {
+                let message = format!("`{}` has {} addresses of masters", client.id, numbers.len());
+                self.wrong(&place, message, format!("write {MOST_NODES} at most"));
+            }
+            for (index, number) in numbers.iter().enumerate() {
+                self.master(&place.index(index), *number);
+            }
         }
-        if numbers.len() > MOST_NODES {
-            let message = format!("`{}` has {} addresses of masters", client.id, numbers.len());
-            self.wrong(&place, message, format!("write {MOST_NODES} at most"));
+        self.moves(place, client);
+    }
+
+    /// Checks the two lists of a client that moves. All clients of a scenario make one move, which
+    /// `node.admit` takes the masters through.
+    fn moves(&mut self, place: &Place, client: &Client) {
+        let all = self.cluster.1.nodes;
+        let list = client.list(all);
+        let Some((from, to)) = list.moves() else { return };
+        let place = place.key("moving-to");
+        let once = |list: &[usize]| (1..list.len()).all(|at| !list[..at].contains(&list[at]));
+        let addresses = list.addresses();
+        if !once(&addresses) || !once(&to) {
+            let message = format!("`{}` moves, and lists a master twice", client.id);
+            self.wrong(&place, message, "name each master once in each list");
+        } else if from == addresses.len() && to.len() == from {
+            let message = format!("`{}` moves to the masters that it has", client.id);
+            self.wrong(&place, message, "name other masters, or leave it out");
         }
-        for (index, number) in numbers.iter().enumerate() {
-            self.master(&place.index(index), *number);
+        let others = self.clients.iter().map(|(_, other)| other.list(all).masters_id());
+        let others = others.filter(|other| matches!(other, MastersId::Moving { .. }));
+        if others.into_iter().any(|other| other != list.masters_id()) {
+            let fix = "give all clients that move the same `nodes` and `moving-to`";
+            self.wrong(&place, "two clients make different moves", fix);
         }
     }
 
@@ -459,9 +491,13 @@ impl<'a> Run<'a> {
         let (masters_differ, locks_differ) =
             (other.list(all) != client.list(all), other.options(lock) != client.options(lock));
         if masters_differ {
-            let key = |client: &Client| if client.nodes.is_some() { "nodes" } else { "id" };
+            let key = |client: &Client| match (&client.nodes, &client.moving_to) {
+                (Some(_), _) => "nodes",
+                (None, Some(_)) => "moving-to",
+                (None, None) => "id",
+            };
             let message = format!("{both} know different masters");
-            let fix = "write the same `nodes` for both, or give each a process of its own";
+            let fix = "write the same `nodes` and `moving-to` for both, or give each a process of its own";
             let other = (other_place.key(key(other)), "the other");
             self.wrong_beside(&place.key(key(client)), message, fix, other);
         }

@@ -72,6 +72,7 @@ const fn family_of(kind: &FaultKind) -> Family {
             | NodeFault::Lag
             | NodeFault::Failover
             | NodeFault::Counter { .. } => Family::Amnesia,
+            NodeFault::Admit { .. } => Family::Deployment,
             NodeFault::Demote => Family::Deployment,
         },
         FaultKind::Clock(clock) => match clock {

@@ -174,6 +174,18 @@ impl Run<'_> {
         }
     }
 
+    /// Checks that there is a move whose steps a marker can name.
+    fn admits(&mut self, place: &Place) {
+        if !self.clients.iter().any(|(_, client)| client.moving_to.is_some()) {
+            let fix = "give a client `moving-to`, or leave the fault out";
+            self.wrong(place, "no client moves to other masters", fix);
+        }
+        if self.lock.1.guard.is_none() {
+            let fix = "add `restart-guard = \"2s\"` under `[lock]`, or leave the fault out";
+            self.wrong(place, "without a guard, masters have no markers", fix);
+        }
+    }
+
     /// Checks what the fault does: a fault with these fields has an effect.
     fn effect(&mut self, place: &Place, fault: &Fault) {
         if fault.kind.clone().lengths_mut().first().is_some_and(|by| by.is_zero()) {
@@ -186,6 +198,7 @@ impl Run<'_> {
                 NodeFault::Counter { resource, .. } => {
                     self.wanted(&place.key("resource"), resource);
                 }
+                NodeFault::Admit { .. } => self.admits(place),
                 NodeFault::Kill
                 | NodeFault::Stop
                 | NodeFault::Restart
