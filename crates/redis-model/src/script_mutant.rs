@@ -25,11 +25,13 @@ pub enum ScriptMutant {
     CountsPermits,
     /// A master creates a key again that it lacks, whatever its boot marker is.
     RepairsUnmarked,
+    /// A master extends leases of clients that its boot marker does not admit.
+    ExtendsUnadmitted,
 }
 
 impl ScriptMutant {
     /// All variants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Uncompared,
         Self::Unclamped,
         Self::Endless,
@@ -39,6 +41,7 @@ impl ScriptMutant {
         Self::KeepsEnd,
         Self::CountsPermits,
         Self::RepairsUnmarked,
+        Self::ExtendsUnadmitted,
     ];
 
     /// The script to change, the text to replace, and the replacement.
@@ -81,7 +84,12 @@ end
 if not take(1) and not take(2) then",
                 ],
             ),
-            Self::RepairsUnmarked => (KEEP, ["if marker ~= ARGV[3] then", "if false then"]),
+            Self::RepairsUnmarked => {
+                (KEEP, ["repairs = repairs and shows(marker, ARGV[3])", "repairs = repairs"])
+            }
+            Self::ExtendsUnadmitted => {
+                (KEEP, ["if not admits(marker, ARGV[3]) then return strange end", ""])
+            }
         }
     }
 
@@ -110,7 +118,12 @@ if not take(1) and not take(2) then",
                 }
                 _ => false,
             },
-            Self::RepairsUnmarked => matches!(command, Command::Keep { marker: Some(_), .. }),
+            Self::RepairsUnmarked => {
+                matches!(command, Command::Keep { repair: true, marker: Some(_), .. })
+            }
+            Self::ExtendsUnadmitted => {
+                matches!(command, Command::Keep { repair: false, marker: Some(_), .. })
+            }
         }
     }
 

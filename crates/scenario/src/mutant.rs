@@ -70,6 +70,10 @@ crate::named! {
         CountsPermits = "counts-permits", "lets each master count the permits of a semaphore";
         RepairsUnmarked = "repairs-unmarked",
             "creates keys again on a master that lost its boot marker";
+        ExtendsUnadmitted = "extends-unadmitted",
+            "extends its leases on masters that admit it no more, since the lock has moved on";
+        CountsUnion = "counts-union",
+            "takes a majority of both sets together for a quorum, while it moves";
         // Only in the model check.
         AssumesCleanUps = "assumes-clean-ups",
             "counts the clean-ups of a dead connection as complete";
@@ -130,6 +134,8 @@ impl Mutant {
             Self::KeepsEnd => "shared/reader-dies",
             Self::CountsPermits => "semaphore-split",
             Self::RepairsUnmarked => "repair-after-amnesia",
+            Self::ExtendsUnadmitted => "moving/old-holder-ends",
+            Self::CountsUnion => "moving-one-set-down",
             _ => return None,
         })
     }
@@ -169,6 +175,8 @@ impl Mutant {
                 | Self::KeepsEnd
                 | Self::CountsPermits
                 | Self::RepairsUnmarked
+                | Self::ExtendsUnadmitted
+                | Self::CountsUnion
         )
     }
 

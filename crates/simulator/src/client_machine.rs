@@ -21,7 +21,7 @@ use redquorum_protocol::wire::{Command, Expect, Greeting};
 use redquorum_protocol::{
     AcquireRequest, BadOption, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
     ClientEffect, Context, Drift, Guard, Hold, HolderName, Input, Key, Link, LockConfig, NodeId,
-    Progress, Reentry, Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
+    Progress, Quorum, Reentry, Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
 };
 use redquorum_redis_model::Value;
 use redquorum_scenario::client_leases::{ClientLeases, LeaseKey};
@@ -155,7 +155,7 @@ impl<K: Conduct> Process<K> {
         });
         let node_timeout = Duration::from_millis(options.node_timeout_ms);
         let config = ClientConfig {
-            quorum: options.quorum(nodes),
+            quorum: conduct.quorum(options.quorum(nodes)),
             node_timeout,
             bounds: Bounds::for_node_timeout(node_timeout),
             wake_ups: options.wake_ups,
@@ -603,6 +603,11 @@ pub trait Conduct: Copy + Debug {
     /// The options as the process uses them.
     fn options(self, options: Options) -> Options {
         options
+    }
+
+    /// The masters, and which of them are a quorum.
+    fn quorum(self, quorum: Quorum) -> Quorum {
+        quorum
     }
 
     /// The drift allowance.

@@ -17,7 +17,7 @@ use crate::client_machine::{Clocks, Conduct};
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     Claim, ClaimMachine, Drift, Effect, Hold, Input, LockConfig, NodeId, NodeSet, Position,
-    QueueEvent, Reply, Rng, RoundId, RunId, TOKEN_LEN, Time, Token, WaitPolicy, WakeUp,
+    QueueEvent, Quorum, Reply, Rng, RoundId, RunId, TOKEN_LEN, Time, Token, WaitPolicy, WakeUp,
 };
 use redquorum_redis_model::{Request, ScriptMutant};
 use redquorum_scenario::Mutant;
@@ -53,6 +53,7 @@ pub const fn script_mutant(mutant: Mutant) -> Option<ScriptMutant> {
         Mutant::KeepsEnd => Some(ScriptMutant::KeepsEnd),
         Mutant::CountsPermits => Some(ScriptMutant::CountsPermits),
         Mutant::RepairsUnmarked => Some(ScriptMutant::RepairsUnmarked),
+        Mutant::ExtendsUnadmitted => Some(ScriptMutant::ExtendsUnadmitted),
         _ => None,
     }
 }
@@ -85,6 +86,10 @@ impl Conduct for Mutant {
 
     fn options(self, options: Options) -> Options {
         Options { fair: options.fair && self != Self::JumpsQueue, ..options }
+    }
+
+    fn quorum(self, quorum: Quorum) -> Quorum {
+        if self == Self::CountsUnion { Quorum::of(quorum.nodes()) } else { quorum }
     }
 
     fn drift(self, drift: Drift) -> Drift {

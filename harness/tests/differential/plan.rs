@@ -162,7 +162,10 @@ fn script_mutant(command: Command) -> Request {
         Command::Set { fence: Some(_), ttl_ms: 999, .. } => ScriptMutant::Unclamped,
         Command::Set { fence: Some(_), ttl_ms: 1001, .. } => ScriptMutant::Endless,
         Command::Certify { fence: Fence { number: 50, .. }, .. } => ScriptMutant::Uncompared,
-        Command::Keep { marker: Some(_), ttl_ms: 1000, .. } => ScriptMutant::RepairsUnmarked,
+        Command::Keep { repair, marker: Some(_), ttl_ms: 1000, .. } => match repair {
+            true => ScriptMutant::RepairsUnmarked,
+            false => ScriptMutant::ExtendsUnadmitted,
+        },
         _ => return Request::Lock(command),
     };
     Request::Mutant(command, script_mutant)
@@ -248,10 +251,20 @@ fn waits(random: &mut Random, key: Key) -> Command {
     }
 }
 
+/// Of two processes, with and without masters: one set, or the two of a step of a move.
+const MARKERS: [&str; 7] = [
+    "a 1000",
+    "ab 1000",
+    "b 1000 always",
+    "a 1000 masters=x",
+    "a 1000 masters=y",
+    "a 1000 masters=x,y",
+    "a 1000 masters=x,y always",
+];
+
 /// Commands of guarded locks, with few markers and probations, so that they meet.
 fn guards(random: &mut Random, key: Key) -> Command {
-    let marker =
-        |random: &mut Random| Arc::from(random.of(&["a 1000", "ab 1000", "b 1000 always"]));
+    let marker = |random: &mut Random| Arc::from(random.of(&MARKERS));
     let probation = |random: &mut Random| Some(Arc::from(random.of(&["x", "y"])));
     match random.below(10) {
         0..4 => {
@@ -262,8 +275,10 @@ fn guards(random: &mut Random, key: Key) -> Command {
         }
         4 => {
             let (token, fence) = (token(random), fence(random));
-            let (ttl_ms, marker) = (ttl_of(token, random), Some(marker(random)));
-            Command::Keep { key, token, ttl_ms, repair: true, marker, fence }
+            let (ttl_ms, repair) = (ttl_of(token, random), random.below(2) == 0);
+            let admits = || Arc::from(random.of(&["- masters=x", "- masters=y"]));
+            let marker = Some(if repair { marker(random) } else { admits() });
+            Command::Keep { key, token, ttl_ms, repair, marker, fence }
         }
         5..9 => Command::Watch {
             run_id: RunId(Arc::from(random.of(&["a", "b", ""]))),
