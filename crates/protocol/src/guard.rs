@@ -24,7 +24,7 @@
 //! meet. Such a vote is not only unknown: it [refuses](crate::Cause::refuses) the whole attempt.
 //!
 //! [`link`](crate::Link) has the rules for the votes of a distrusted master. `docs/safety.md` has
-//! the reasons, and `docs/operations.md` the faults that the guard sees and those that it does not
+//! the reasons, and `docs/reference.md` the faults that the guard sees and those that it does not
 //! see.
 
 use alloc::format;
