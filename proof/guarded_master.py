@@ -1,7 +1,7 @@
 """What can happen to the master of proof/guard.py, and what its operator does.
 
 It restarts at any moment, as another process, with any older data. In one process it loses all its
-data or none: docs/operations.md ("Masters that forget keys") has the faults that no guard detects.
+data or none: docs/reference.md ("Masters that forget keys") has the faults that no guard detects.
 """
 
 import z3

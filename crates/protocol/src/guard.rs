@@ -30,7 +30,7 @@
 //! that does not admit the client: else a lease of the old masters could be extended for ever.
 //!
 //! [`link`](crate::Link) has the rules for the votes of a distrusted master. `docs/safety.md` has
-//! the reasons, and `docs/operations.md` the faults that the guard sees and those that it does not
+//! the reasons, and `docs/reference.md` the faults that the guard sees and those that it does not
 //! see.
 
 use alloc::format;

@@ -16,7 +16,7 @@ const MIN_DRIFT: Duration = Duration::from_millis(1);
 ///
 /// The default is 1 % + 2 ms, as in the reference description of the algorithm; Redis expires keys
 /// with a resolution of 1 ms. It covers ntpd, which slews by 0.05 %. It does not cover chrony with
-/// its default `maxslewrate` of 8.3 % (`docs/operations.md`, "Clock rates").
+/// its default `maxslewrate` of 8.3 % (`docs/set-up.md`, "Clocks").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Drift {
     /// Millionths of the TTL.

@@ -276,7 +276,7 @@ impl Builder {
 
     /// Guards the lock against masters that forget: restarts without `appendfsync always`, power
     /// losses, `FLUSHALL`, failovers to a replica. Default: no guard.
-    /// [`docs/operations.md`](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#faults-of-masters)
+    /// [`docs/reference.md`](https://github.com/redquorum/redquorum/blob/main/docs/reference.md#masters-that-forget-keys)
     /// lists what it does not detect, such as the eviction of single keys.
     ///
     /// `max_ttl` is the longest TTL, with its [lock delay](Builder::lock_delay), of any lease that
@@ -302,7 +302,7 @@ impl Builder {
     /// Guards the lock also against masters whose clocks step ahead or run fast: such a master
     /// drops keys too early, and would grant a rival. It needs a [restart
     /// guard](Builder::restart_guard). Default: clocks are trusted.
-    /// [`docs/operations.md`](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#faults-of-masters)
+    /// [`docs/reference.md`](https://github.com/redquorum/redquorum/blob/main/docs/reference.md#clock-steps)
     /// lists what it does not detect, such as a clock that steps up and back between two readings.
     ///
     /// `bound` is the time that a clock may gain undetected while a lease lives: at least 1 ms and

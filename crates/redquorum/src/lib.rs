@@ -59,7 +59,7 @@
 //!
 //! [`docs/safety.md`](https://github.com/redquorum/redquorum/blob/main/docs/safety.md) has the
 //! whole list.
-//! [`docs/operations.md`](https://github.com/redquorum/redquorum/blob/main/docs/operations.md) has
+//! [`docs/reference.md`](https://github.com/redquorum/redquorum/blob/main/docs/reference.md) has
 //! the reason for each default.
 //!
 //! # Glossary

@@ -22,7 +22,7 @@ use crate::stats::Stats;
 ///
 /// In a process that was **forked** afterwards, this value does nothing: requests return
 /// [`Forked`](crate::AcquireError::Forked), leases are lost, drops delete nothing
-/// ([details](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#forked-processes)).
+/// ([details](https://github.com/redquorum/redquorum/blob/main/docs/reference.md#forked-processes)).
 /// Build a lock in the child.
 #[derive(Clone)]
 pub struct Redlock {
@@ -75,7 +75,7 @@ impl Redlock {
     /// [longer](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#how-long-to-wait).
     ///
     /// A job that runs by the clock had better [wait for a
-    /// second](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#connections-of-no-use):
+    /// second](https://github.com/redquorum/redquorum/blob/main/docs/set-up.md#jobs-that-run-by-the-clock):
     /// something on the way may have dropped its idle connections.
     ///
     /// It does not wait to find out which client holds the resource. For that, use
@@ -149,7 +149,7 @@ impl Redlock {
     ///
     /// In a service: take no more requests, let running work end, then call `shutdown`, and end the
     /// runtime after it
-    /// ([details](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#shutdown)). A
+    /// ([details](https://github.com/redquorum/redquorum/blob/main/docs/reference.md#shutdown)). A
     /// runtime that ends first deletes no keys: they expire after TTL and [lock
     /// delay](crate::Builder::lock_delay).
     ///

@@ -22,7 +22,7 @@ use crate::tcp::{LastTried, first};
 /// Against a lease that all of five masters granted, it takes three failovers. Use a
 /// [restart guard](crate::Builder::restart_guard): it notices the new process and distrusts it for
 /// a while.
-/// [`docs/operations.md`](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#faults-of-masters)
+/// [`docs/reference.md`](https://github.com/redquorum/redquorum/blob/main/docs/reference.md#masters-that-forget-keys)
 /// lists what it does not notice.
 ///
 /// ```

@@ -257,7 +257,7 @@ fn drift(masters: &[Summary], drift: Drift) -> Advice {
             true,
             format!(
                 "the clock of {name} was stepped, or ran wrong by {rate}, beyond the drift: correct \
-                 it (docs/operations.md, \"Clock rates\")"
+                 it (docs/set-up.md, \"Clocks\")"
             ),
         ),
         Some((name, rate)) => (
