@@ -37,10 +37,6 @@ def unrelated(k, l):
     return every(Set, lambda s: no(both(uses(k, s), uses(l, s))))
 
 
-def sets(*names):
-    return [frozenset(it.split()) for it in names]
-
-
 def theory():
     t = Theory("A move to other masters", start, {
         "A1": "any two quorums of one set share a master",

@@ -97,6 +97,11 @@ def of(q, s):
     return 2 * len(q & s) > len(s) if isinstance(q, frozenset) else _of(q, s)
 
 
+def sets(*names):
+    """Sets and quorums for stories: of the masters in each name."""
+    return [frozenset(it.split()) for it in names]
+
+
 def quorums_meet():
     """A1 and R3: the quorums of all clients are majorities of the same masters."""
     return every(Quorum, Quorum, share)
