@@ -105,8 +105,8 @@ Change(m, marker, name) ==  \* A compare-and-set: the tool has seen the marker t
 Forward(m) == master[m].marker \in 1..4 /\ Change(m, master[m].marker + 1, "Forward")
 Back(m) == master[m].marker \in 2..5 /\ Change(m, master[m].marker - 1, "Back")
 
-See(kind) ==  \* A quorum does not name the kind. The others may be down.
-  LET without == {m \in Masters : kind \notin Named(master[m].marker)} IN
+See(kind) ==  \* A quorum has markers that do not name the kind. The others may be down.
+  LET without == {m \in Masters : master[m].marker > 0 /\ kind \notin Named(master[m].marker)} IN
   /\ closed[kind] = Never
   /\ IF "quorum" \in Omit THEN without # {} ELSE IsQuorum(without, kind)
   /\ closed' = [closed EXCEPT ![kind] = Wait]
@@ -140,6 +140,9 @@ TypeOK ==
   /\ closed \in [{"A", "B"} -> Never..Wait]
 MutualExclusion == \A c, d \in Clients : Believes(c) /\ Believes(d) => c = d
 
+\* A constraint: markers are lost, and then clients begin, when the tool has seen that A is closed.
+Later == /\ lost > 0 => closed["A"] # Never
+         /\ (\E c \in Clients : client[c] # Idle) => closed["A"] = 0 /\ lost = MaxLost
 \* Not a property: the run that violates it shows what the model can do.
 NeverMoved == \A c \in OfNew : ~Believes(c)
 ==============================================================================

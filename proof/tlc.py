@@ -26,7 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXPECTED = re.compile(
-    r"\\\* Expected: (?:holds|(\w+) is violated)(?:\. Scenario: ([\w/-]+))?(?:\. With: ([\w, ]+))?$")
+    r"\\\* Expected: (?:holds|(\w+) is violated)(?:\. Scenario: ([\w/-]+))?"
+    r"(?:\. With: ([\w, ]+))?$")
 # One worker finds the shortest trace, and always the same. Most runs are over before the better
 # compiler of the JVM pays.
 JAVA = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
