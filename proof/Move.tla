@@ -141,7 +141,9 @@ TypeOK ==
 MutualExclusion == \A c, d \in Clients : Believes(c) /\ Believes(d) => c = d
 
 \* A constraint: markers are lost, and then clients begin, when the tool has seen that A is closed.
+\* The move does not end.
 Later == /\ lost > 0 => closed["A"] # Never
+         /\ \A m \in Masters : master[m].marker < 5
          /\ (\E c \in Clients : client[c] # Idle) => closed["A"] = 0 /\ lost = MaxLost
 \* Not a property: the run that violates it shows what the model can do.
 NeverMoved == \A c \in OfNew : ~Believes(c)
