@@ -1,8 +1,12 @@
-"""Fencing tokens are unique, and they grow (docs/fencing.md; R4, R5).
+"""Fencing tokens are unique, and they grow (docs/fencing.md; R4, R5), also while a lock moves.
 
 There is no clock: keys vanish at any moment, because they expire, are released, or were never
 wanted any more. Messages are executed at any time after they were sent, several times or never.
 Clients go on or stop at any time.
+
+The clients of a move use the masters of one set, or of two (move.py). Tokens grow from one attempt
+to the next if there is a set that both use. If there is none, they share no counter. Then they grow
+if a third attempt was between the two, which has such a set with each.
 """
 
 from theory import *
@@ -18,7 +22,13 @@ def theory():
         "agree": "a quorum returns exactly the token (mutants largest-grant, median-grant)",
         "ours": "a master certifies only where the key is the client's (mutant certifies-anywhere)",
         "hold": "a number counts only in a hold of its client (mutant earlier-number)",
-    })
+        "joint": "a client that uses two sets needs a quorum of each that returns the token",
+        "between": "between a lease and one on other masters was a third, which uses both sets",
+    }, a1=quorums_of_a_set_meet)
+    t.few.update({Set: sets("m1 m2 m3")})
+    for clause in ("joint", "between"):
+        t.few_without[clause] = {Set: sets("m1 m2 m3", "m3"), Quorum: sets("m1 m2", "m3")}
+    t.relation("uses", Attempt, Set)
     t.relation("plain", Attempt)  # it wants no token, and raises no counter
     t.relation("asked", Attempt)
     t.relation("before", Attempt, Attempt)  # the first was returned when the second began
@@ -86,7 +96,9 @@ def theory():
         agree = every(Master, lambda n: implies(member(n, q), both(
             s.told(a, n), t.given("agree", s.number(a, n) == x, s.number(a, n) <= x))))
         some_ = some(Master, lambda n: both(member(n, q), s.number(a, n) == x))
-        when = both(s.asked(a), no(s.won(a)), agree, some_)
+        each = every(Set, lambda m: implies(s.uses(a, m), t.given("A1", of(q, m))))
+        one = some(Set, lambda m: both(s.uses(a, m), of(q, m)))
+        when = both(s.asked(a), no(s.won(a)), agree, some_, t.given("joint", each, one))
         return when, s.but(won=(a, True), token=(a, x),
                            witness=(a, ANY, lambda _, n: member(n, q)))
 
@@ -129,8 +141,9 @@ def theory():
     @t.invariant
     def token_is_what_its_quorum_told(s):
         return every(Attempt, lambda a: implies(s.won(a), both(
-            some(Quorum, lambda q: every(Master, lambda n: implies(
-                member(n, q), s.witness(a, n)))),
+            some(Quorum, lambda q: both(
+                every(Master, lambda n: implies(member(n, q), s.witness(a, n))),
+                every(Set, lambda m: implies(s.uses(a, m), of(q, m))))),
             every(Master, lambda n: implies(s.witness(a, n), both(
                 s.told(a, n), s.number(a, n) == s.token(a)))))))
 
@@ -151,15 +164,23 @@ def theory():
     def tokens_are_unique(s):
         """two leases have the same token"""
         return every(Attempt, Attempt, lambda a, b: implies(
-            both(s.won(a), s.won(b), s.token(a) == s.token(b)), a == b))
+            both(s.won(a), s.won(b), meet(s, a, b), s.token(a) == s.token(b)), a == b))
 
     @t.promise
     def tokens_grow(s):
         """a later lease has a smaller token"""
+        def between(a, b):
+            return some(Attempt, lambda c: both(
+                s.before(a, c), s.before(c, b), meet(s, a, c), meet(s, c, b)))
         return every(Attempt, Attempt, lambda a, b: implies(
-            both(s.won(b), s.before(a, b)), s.token(a) < s.token(b)))
+            both(s.won(b), s.before(a, b), either(meet(s, a, b), t.given(
+                "between", between(a, b)))), s.token(a) < s.token(b)))
 
     return t
+
+
+def meet(s, a, b):
+    return some(Set, lambda m: both(s.uses(a, m), s.uses(b, m)))
 
 
 def start(s):

@@ -13,7 +13,7 @@ import time
 
 from theory import z3
 
-THEOREMS = ("exclusion", "extension", "fencing", "guard", "semaphore")
+THEOREMS = ("exclusion", "extension", "fencing", "guard", "move", "semaphore")
 
 
 def examine(name):

@@ -21,7 +21,7 @@ import exclusion
 import fencing
 from history import length
 from second_opinion import Tally, parse
-from theory import Attempt, Master, Run
+from theory import Attempt, Master, Run, Set
 
 MS, NEVER = 10**6, 10**18
 EXCLUSION, FENCING = exclusion.theory(), fencing.theory()
@@ -39,7 +39,8 @@ class Resource:
         self.deadlines, self.largest = {}, None
         self.locks = Run(EXCLUSION, one=lambda a, b: a[0] == b[0],
                          shared=lambda a: a[0] in run.shared)
-        self.tokens = Run(FENCING, plain=lambda a: a[0] not in run.fenced)
+        self.tokens = Run(FENCING, plain=lambda a: a[0] not in run.fenced,
+                          uses=lambda a, m: m == run.uses.get(a[0]))
 
     def step(self, run, action, *args):
         if not run.step(action, *args):
@@ -183,6 +184,7 @@ class Trace:
         count = scenario.get("cluster", {}).get("nodes", 5)
         Master.elements = range(1, count + 1)
         self.masters = {it["id"]: it.get("nodes", Master.elements) for it in scenario["client"]}
+        Set.elements = list({frozenset(it) for it in self.masters.values()})
         self.process = {it["id"]: it.get("process", it["id"]) for it in scenario["client"]}
         faults = scenario.get("fault", [])
         self.paced = any("rate" in it.get("client", {}) for it in faults)
@@ -191,6 +193,7 @@ class Trace:
         self.shared, self.fenced = set(), set()
         self.events, self.commands = collections.defaultdict(list), collections.defaultdict(list)
         self.current, self.rounds, self.latest, cleaned = {}, {}, {}, {}
+        self.uses = {}  # the set of masters of each token
         replies = {it["id"]: it for it in records if it["event"] == "replied"}
         requests = {}
         for place, it in enumerate(records):
@@ -263,6 +266,7 @@ class Trace:
         masters, a = self.votes(act, token, at, deadline, client), (token, len(rounds))
         rounds.append((at, deadline))
         self.latest[token] = deadline
+        self.uses[token] = frozenset(self.masters[client])
         quorum = len(self.masters[client]) // 2 + 1
         self.add(resource, at, place, "win", a, masters, quorum, deadline, fence)
         self.add(resource, deadline, place, "deadline", a)

@@ -36,6 +36,7 @@ class Sort:
 
 
 Master, Attempt, Quorum = Sort("Master"), Sort("Attempt"), Sort("Quorum")
+Set = Sort("Set")  # of masters: what the clients of a lock have a list of
 
 
 def both(*parts):
@@ -88,10 +89,32 @@ def member(n, q):
     return n in q if isinstance(q, frozenset) else _member(n, q)
 
 
+_of = z3.Function("of", Quorum.z3, Set.z3, z3.BoolSort())
+
+
+def of(q, s):
+    """Whether a quorum is one of this set. A joint quorum is one of two sets."""
+    return 2 * len(q & s) > len(s) if isinstance(q, frozenset) else _of(q, s)
+
+
+def sets(*names):
+    """Sets and quorums for stories: of the masters in each name."""
+    return [frozenset(it.split()) for it in names]
+
+
 def quorums_meet():
     """A1 and R3: the quorums of all clients are majorities of the same masters."""
-    return every(Quorum, Quorum, lambda q, r: some(
-        Master, lambda n: both(member(n, q), member(n, r))))
+    return every(Quorum, Quorum, share)
+
+
+def quorums_of_a_set_meet():
+    """The same for clients that have several sets of masters."""
+    return every(Quorum, Quorum, Set, lambda q, r, s: implies(
+        both(of(q, s), of(r, s)), share(q, r)))
+
+
+def share(q, r):
+    return some(Master, lambda n: both(member(n, q), member(n, r)))
 
 
 class State:
@@ -125,12 +148,14 @@ def _at(old, change):
 class Theory:
     """A transition system. Its promises are the invariants that users rely on."""
 
-    def __init__(self, title, start, clauses):
+    def __init__(self, title, start, clauses, a1=quorums_meet):
         self.title, self.start, self.clauses, self.dropped = title, start, clauses, None
+        self.a1 = a1
         self.relations, self.actions, self.lemmas = {}, [], []
         self.invariants, self.promises = [], []
-        # The few of each sort with which stories are told, and those of single clauses.
+        # The few of each sort with which stories are told, and those of single clauses; the steps.
         self.few, self.few_without = {Master: MASTERS, Attempt: ("A", "B")}, {}
+        self.most = 14
 
     def relation(self, name, *sorts, of=bool):
         self.relations[name] = (sorts, of)
@@ -171,7 +196,7 @@ class Theory:
         values = {it: z3.Function(f"old_{it}", *map(_z3, (*sorts, of)))
                   for it, (sorts, of) in self.relations.items()}
         old = State(values)
-        axioms = [self.given("A1", quorums_meet())] if "A1" in self.clauses else []
+        axioms = [self.given("A1", self.a1())] if "A1" in self.clauses else []
         claims = [(f"lemma {it.__name__}", [], it()) for it, _ in self.lemmas]
         known = [it(old) for it in self.invariants]
         for goal in self.invariants:
@@ -189,7 +214,7 @@ class Theory:
     def without(self, clause):
         """What goes wrong without a clause: numbers for which a lemma is false, and a story."""
         self.dropped = clause
-        few = {**self.few, Quorum: [frozenset(it) for it in itertools.combinations(MASTERS, 2)]}
+        few = {Quorum: [frozenset(it) for it in itertools.combinations(MASTERS, 2)], **self.few}
         if clause == "A1":
             few[Master] = [*MASTERS, "m4"]
             few[Quorum] = [frozenset(MASTERS[:2]), frozenset(few[Master][2:])]
@@ -203,7 +228,7 @@ class Theory:
             for sort in few:
                 sort.elements = None
 
-    def _story(self, most=14):
+    def _story(self):
         """The steps of the shortest run that breaks a promise, or None."""
         points = {name: list(itertools.product(*(it.elements for it in sorts)))
                   for name, (sorts, _) in self.relations.items()}
@@ -218,7 +243,7 @@ class Theory:
 
         now = state(0)
         solver.add(self.start(now))
-        for at in range(1, most + 1):
+        for at in range(1, self.most + 1):
             chosen, new, before = z3.Int(f"step@{at}"), state(at), now
             solver.add(0 <= chosen, chosen < len(steps))
             after = []

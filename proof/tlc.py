@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Checks proof/Redlock.tla with TLC, in each configuration of proof/Redlock.
+"""Checks proof/Redlock.tla and proof/Move.tla with TLC, in each configuration of their folders.
 
 The first line of a configuration says what is expected of it:
 
     \\* Expected: holds. Scenario: calm
     \\* Expected: MutualExclusion is violated. Scenario: clock-step-one-holder. With: Step
 
-The second one must be violated, and its trace must contain the action `Step`. The exit code is 0 if
+The second one must be violated, and its trace must contain the action `Step`. Configurations of
+moves are not of scenarios, and name none. The exit code is 0 if
 all is as expected, 1 if not, and 3 if TLC or Java is missing.
 """
 
@@ -25,7 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXPECTED = re.compile(
-    r"\\\* Expected: (?:holds|(\w+) is violated)\. Scenario: ([\w/-]+)(?:\. With: ([\w, ]+))?$")
+    r"\\\* Expected: (?:holds|(\w+) is violated)(?:\. Scenario: ([\w/-]+))?"
+    r"(?:\. With: ([\w, ]+))?$")
 # One worker finds the shortest trace, and always the same. Most runs are over before the better
 # compiler of the JVM pays.
 JAVA = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -67,7 +69,7 @@ def check(jar, config):
         began = time.monotonic()
         done = subprocess.run(
             [*JAVA, f"-Djava.io.tmpdir={folder}", "-cp", str(jar), *TLC, "-metadir", folder,
-             "-config", str(config), "Redlock"],
+             "-config", str(config), config.parent.name],
             cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         return done.stdout, time.monotonic() - began
 
@@ -77,7 +79,7 @@ def steps(output):
     found = []
     for label in re.findall(r"^/\\ step = <<(.*?)>>", output, re.MULTILINE | re.DOTALL)[1:]:
         name, *rest = [word.strip().strip('"') for word in label.split(",")]
-        where = [word for word in rest if re.fullmatch(r"[cm]\d", word)]
+        where = [word for word in rest if re.fullmatch(r"[a-z]+\d", word)]
         what = ", ".join(word for word in rest if word and word not in where)
         found.append((name, f"{name}({', '.join(where)}) {what}".replace("()", "").strip()))
     return found
@@ -104,7 +106,8 @@ def report(config, output, seconds, full):
     depth = re.findall(r"depth of the complete state graph search is (\d+)", output) or ["?"]
     print(f"{'WRONG' if wrong else 'ok':<6}{config.stem:<45}"
           f"{f'{violated} is violated' if violated else 'holds':<31}{states[-1]:>6} states,"
-          f"{depth[-1]:>3} deep,{seconds:5.1f} s, scenario {scenario}", flush=True)
+          f"{depth[-1]:>3} deep,{seconds:5.1f} s"
+          + (f", scenario {scenario}" if scenario else ""), flush=True)
     if wrong:
         print(f"      {wrong}:")
     if full or wrong == "TLC failed":
@@ -127,7 +130,7 @@ def main():
     if lack:
         print(f"tlc.py: {lack}", file=sys.stderr)
         return 3
-    configs = sorted((HERE / "Redlock").glob("*.cfg"))
+    configs = sorted(HERE.glob("*/*.cfg"))
     # Those that hold take the longest, and begin first.
     configs = {it.stem: it for it in sorted(configs, key=lambda it: bool(expectation(it)[0]))}
     unknown = [name for name in options.names if name not in configs]
