@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use redquorum::connect::Node;
-use redquorum_protocol::quorum;
+use redquorum_protocol::{NodeId, NodeSet};
 use serde::Serialize;
 use summary::{Advice, Lock, Samples, Summary, advise};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -87,8 +87,10 @@ pub(crate) fn main(options: &BenchOptions) -> Result<Code, Code> {
     runtime.shutdown_background();
     let masters: Vec<Summary> =
         plan.nodes.iter().zip(&all).map(|(node, samples)| samples.summary(node.name())).collect();
-    let reached = masters.iter().filter(|master| master.round_trips.is_some()).count();
-    let is_quorum = reached >= quorum(masters.len());
+    let numbered = NodeId::all(masters.len()).zip(&masters);
+    let reached = numbered.filter(|(_, master)| master.round_trips.is_some());
+    let reached: NodeSet = reached.map(|(node, _)| node).collect();
+    let is_quorum = plan.quorum.is_in(reached);
     let lock = Lock { ttl: plan.ttl, drift: plan.drift };
     let advice = if is_quorum { advise(&masters, lock) } else { Vec::new() };
     let measured = Measured { schema: 1, seconds: options.length.as_secs_f64(), masters, advice };
@@ -100,7 +102,7 @@ pub(crate) fn main(options: &BenchOptions) -> Result<Code, Code> {
     if is_quorum {
         return Ok(Code::SUCCESS);
     }
-    let wrong = format!("{reached} of {} masters answered, which are no quorum", all.len());
+    let wrong = format!("{} of {} masters answered, which are no quorum", reached.len(), all.len());
     Err(complain(Code::UNAVAILABLE, &wrong, "look at the others: redquorum doctor"))
 }
 

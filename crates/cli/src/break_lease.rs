@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Args;
 use redquorum::Token;
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Key, WakeUp, quorum};
+use redquorum_protocol::{Key, NodeId, NodeSet, WakeUp};
 
 use crate::codes::Code;
 use crate::line::{AskError, Line, Value, on_all};
@@ -75,11 +75,11 @@ pub(crate) fn main(options: BreakOptions) -> Result<Code, Code> {
                 found.iter().flatten().filter(|token| digits(token).starts_with(&options.token));
             named.extend(ours.map(|token| (node.name(), *token)));
         }
-        let silent = found.iter().filter(|found| found.is_err()).count();
-        let is_enough = found.len() - silent >= quorum(found.len());
+        let silent = silent(&found);
+        let is_enough = !plan.quorum.may_be_a_rivals(silent);
         let Some(token) = named.first().map(|(_, token)| *token) else {
             if !is_enough {
-                return Err(unavailable(silent, found.len()));
+                return Err(unavailable(silent.len(), found.len()));
             }
             let wrong =
                 format!("no master has a key of {} with this token", options.resource.display());
@@ -101,14 +101,20 @@ pub(crate) fn main(options: BreakOptions) -> Result<Code, Code> {
                 eprintln!("redquorum: {}: {why}", node.name());
             }
         }
-        let silent = deleted.iter().filter(|deleted| deleted.is_err()).count();
+        let silent = self::silent(&deleted);
         // A lease needs a quorum of keys.
-        if silent >= quorum(deleted.len()) {
-            return Err(unavailable(silent, deleted.len()));
+        if plan.quorum.may_be_a_rivals(silent) {
+            return Err(unavailable(silent.len(), deleted.len()));
         }
         let done = deleted.iter().filter(|deleted| **deleted == Ok(true)).count();
         say(&format!("broken: {about}; {done} keys are deleted"))
     })
+}
+
+/// The masters that did not answer.
+fn silent<T>(replies: &[Result<T, String>]) -> NodeSet {
+    let replies = NodeId::all(replies.len()).zip(replies);
+    replies.filter(|(_, reply)| reply.is_err()).map(|(node, _)| node).collect()
 }
 
 fn unavailable(silent: usize, all: usize) -> Code {

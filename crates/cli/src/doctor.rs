@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum::connect::Node;
-use redquorum_protocol::Guard;
 use redquorum_protocol::wire::Command;
+use redquorum_protocol::{Guard, Quorum};
 use serde::Serialize;
 use server_info::{Info, Init, ServerInfo, Visit};
 use tokio::time::{Instant, timeout_at};
@@ -109,6 +109,8 @@ pub(crate) struct ExamineOptions {
     pub(crate) node_timeout: Duration,
     /// The guard of the lock, if it has one.
     pub(crate) guard: Option<Guard>,
+    /// Which masters are a quorum.
+    pub(crate) quorum: Quorum,
     /// The prefix of the lock's keys: permissions may be limited to it.
     pub(crate) prefix: Vec<u8>,
     /// Set the boot marker of masters that have none.
@@ -227,7 +229,7 @@ impl Diagnosis {
             own.sort_by_key(|finding| Reverse(finding.level));
             findings.extend(own);
         }
-        let mut together = checks::of_all(all);
+        let mut together = checks::of_all(all, options.quorum);
         together.sort_by_key(|finding| Reverse(finding.level));
         findings.extend(together);
         let masters = all.iter().map(|server| Master {

@@ -10,6 +10,7 @@
 //! | [`agent`] | leases for a program in any language, and for the fault injector |
 //! | `doctor` | looks at your masters, and reports what would hurt a lock on them |
 //! | `bench_masters` | how soon masters answer, how right their clocks are, and the options that follow |
+//! | `masters` | takes masters through the steps of a move to another set |
 //! | `line`, `look` | a connection to one master, and a reading of its clock |
 //! | [`page`] | the base of all pages: those of `doctor`, and the reports of the fault injector |
 //! | `codes` | the exit codes |
@@ -35,6 +36,7 @@ mod exec;
 mod holder;
 mod line;
 mod look;
+mod masters;
 mod options;
 pub mod page;
 mod supervisor;
@@ -86,6 +88,12 @@ enum Command {
     /// with its reason.
     #[command(after_help = bench_masters::HELP)]
     BenchMasters(Box<bench_masters::BenchOptions>),
+    /// Move a lock to other masters while its clients run
+    ///
+    /// Shows the step of the move at which the masters are, and takes them to the next one. Without
+    /// `plan` it changes their boot markers, which say whose clients may use them.
+    #[command(after_help = masters::HELP)]
+    Masters(Box<masters::MastersOptions>),
     /// Print the completions of a shell
     ///
     /// bash reads them from ~/.local/share/bash-completion/completions/redquorum.
@@ -121,6 +129,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Holder(options) => holder::main(*options),
         Command::Doctor(options) => doctor::main(&options),
         Command::BenchMasters(options) => bench_masters::main(&options),
+        Command::Masters(options) => masters::main(*options),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "redquorum", &mut text);

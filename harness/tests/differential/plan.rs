@@ -276,7 +276,7 @@ fn guards(random: &mut Random, key: Key) -> Command {
         4 => {
             let (token, fence) = (token(random), fence(random));
             let (ttl_ms, repair) = (ttl_of(token, random), random.below(2) == 0);
-            let admits = || Arc::from(random.of(&["- masters=x", "- masters=y"]));
+            let mut admits = || Arc::from(random.of(&["- masters=x", "- masters=y"]));
             let marker = Some(if repair { marker(random) } else { admits() });
             Command::Keep { key, token, ttl_ms, repair, marker, fence }
         }

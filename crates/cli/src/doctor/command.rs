@@ -53,6 +53,7 @@ pub(crate) fn main(options: &DoctorOptions) -> Result<Code, Code> {
     let examined = ExamineOptions {
         node_timeout: plan.node_timeout,
         guard: plan.guard,
+        quorum: plan.quorum,
         prefix: plan.prefix,
         init: options.init,
     };

@@ -19,6 +19,8 @@ mod cron;
 #[cfg(unix)]
 mod ends;
 #[cfg(unix)]
+mod moving;
+#[cfg(unix)]
 #[path = "../support/program.rs"]
 mod program;
 #[cfg(unix)]
@@ -26,7 +28,14 @@ mod support;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    let all = [codes::cases(), ends::cases(), breaks::cases(), cron::cases(), agent::cases()];
+    let all = [
+        codes::cases(),
+        ends::cases(),
+        breaks::cases(),
+        cron::cases(),
+        agent::cases(),
+        moving::cases(),
+    ];
     redquorum_rig::trials::run(all.into_iter().flatten())
 }
 

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{Admitted, RunId, admitted_by, quorum};
+use redquorum_protocol::{
+    Admitted, MastersId, NodeId, NodeSet, Quorum, RunId, admitted_by, quorum,
+};
 
 use super::super::server_info::{ServerInfo, Visit};
 use super::super::{Finding, checks};
 use crate::look::Look;
 
 /// The findings that concern all masters.
-pub(crate) fn of_all(all: &[ServerInfo]) -> Vec<Finding> {
-    let mut found = vec![number(all.len())];
+pub(crate) fn of_all(all: &[ServerInfo], quorum: Quorum) -> Vec<Finding> {
+    let mut found = Vec::new();
+    // Beside the two sets of a move, the number of all says nothing.
+    found.extend(quorum.moves().is_none().then(|| number(all.len())));
     found.extend(duplicates(all));
-    found.push(reachable(all));
+    found.push(reachable(all, quorum));
     found.extend(apart(all));
     found.extend(markers(all));
     found.extend(clock_guards(all));
@@ -67,26 +71,28 @@ fn duplicates(all: &[ServerInfo]) -> Vec<Finding> {
 }
 
 /// Whether the masters that can vote are a quorum.
-fn reachable(all: &[ServerInfo]) -> Finding {
-    let votes = |server: &&ServerInfo| server.visit.as_ref().is_ok_and(Visit::can_vote);
-    let mut useful = 0;
+fn reachable(all: &[ServerInfo], quorum: Quorum) -> Finding {
+    let votes = |server: &ServerInfo| server.visit.as_ref().is_ok_and(Visit::can_vote);
+    let mut useful = NodeSet::EMPTY;
     let mut counted: Vec<&RunId> = Vec::new();
-    for server in all.iter().filter(votes) {
+    for (node, server) in NodeId::all(all.len()).zip(all).filter(|(_, server)| votes(server)) {
         // One server has one vote, however many names it has.
         match server.info().and_then(|info| info.run_id.as_ref()) {
             Some(id) if counted.contains(&id) => continue,
             Some(id) => counted.push(id),
             None => {}
         }
-        useful += 1;
+        useful.insert(node);
     }
-    let needed = quorum(all.len());
-    let text = format!("{useful} of {} masters can vote, {needed} are needed", all.len());
-    if useful < needed {
+    let (useful_ones, needed) = (useful.len(), quorum.len());
+    let of_each = if quorum.moves().is_some() { ", a majority of each set" } else { "" };
+    let text =
+        format!("{useful_ones} of {} masters can vote, {needed} are needed{of_each}", all.len());
+    if quorum.is_in(useful) {
+        Finding::ok("quorum", text)
+    } else {
         let fix = "fix the masters that cannot vote: until then nothing can be acquired";
         Finding::error("quorum", text, fix)
-    } else {
-        Finding::ok("quorum", text)
     }
 }
 
@@ -142,6 +148,10 @@ fn markers(all: &[ServerInfo]) -> Option<Finding> {
         Some(id) => format!("the set {id}"),
         None => "a set that it does not name".to_owned(),
     };
+    if let Some(text) = steps(all) {
+        let fix = "redquorum masters plan shows which command is next";
+        return Some(Finding::warn("markers", text, fix));
+    }
     Some(match compare(all, |marker| Some(admitted_by(marker))) {
         Some(((name, id), Some((else_name, other)))) => Finding::error(
             "markers",
@@ -154,6 +164,22 @@ fn markers(all: &[ServerInfo]) -> Option<Finding> {
              then delete `redquorum:boot` where it is wrong",
         ),
         _ => Finding::ok("markers", format!("all markers are of a guard of {length:?}")),
+    })
+}
+
+/// The steps at which the masters are, if they are moved to another set.
+fn steps(all: &[ServerInfo]) -> Option<String> {
+    let admitted = || all.iter().filter_map(|server| admitted_by(server.marker()?));
+    let (from, to) = admitted().flat_map(Admitted::each).find_map(|id| match id {
+        MastersId::Moving { from, to } => Some((from, to)),
+        _ => None,
+    })?;
+    let steps: Option<Vec<usize>> = admitted().map(|it| it.step(from, to)).collect();
+    let steps = steps?;
+    let (first, last) = (steps.iter().min()?, steps.iter().max()?);
+    Some(match first == last {
+        true => format!("the masters are at step {first} of a move to another set"),
+        false => format!("the masters are at steps {first} to {last} of a move to another set"),
     })
 }
 
@@ -192,7 +218,11 @@ mod tests {
     }
 
     fn level(all: &[ServerInfo], check: &str) -> Option<Level> {
-        of_all(all).iter().filter(|found| found.check == check).map(|found| found.level).max()
+        of_all(all, Quorum::of(all.len()))
+            .iter()
+            .filter(|found| found.check == check)
+            .map(|found| found.level)
+            .max()
     }
 
     #[test]
