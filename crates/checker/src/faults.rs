@@ -482,11 +482,12 @@ impl Faults<'_> {
     /// Whether a guard may rightly refuse every request of a process, because one of its masters
     /// also belongs to another set of masters, or is at a step of a move that does not admit it.
     pub fn refuses(&self, world: &World<'_>, process: &str) -> bool {
-        let changes = |strike: &Strike<'_>| {
-            let kind = &strike.fault.kind;
-            kind.removes_markers(self.guards.durable)
-                || matches!(kind, FaultKind::Node(NodeFault::Admit { .. }))
+        let is_step = |strike: &Strike<'_>| {
+            matches!(strike.fault.kind, FaultKind::Node(NodeFault::Admit { .. }))
         };
-        world.is_of_two_sets(process, self.strikes.iter().any(changes))
+        let unmarks = |strike: &Strike<'_>| strike.fault.kind.removes_markers(self.guards.durable);
+        let is_guarded = world.scenario.options_of(process).guard.is_some();
+        is_guarded && self.strikes.iter().any(is_step)
+            || world.is_of_two_sets(process, self.strikes.iter().any(unmarks))
     }
 }

@@ -182,7 +182,8 @@ impl Lock {
         self.protocol_guard().map_or(Duration::ZERO, Guard::quarantine)
     }
 
-    fn protocol_guard(&self) -> Option<Guard> {
+    /// The guard, if the lock has one.
+    pub fn protocol_guard(&self) -> Option<Guard> {
         let drift = Drift { ppm: self.drift_ppm, fixed: self.drift.0 };
         let guard = Guard::new(self.guard?.0, drift, 0).ok()?;
         self.clock_guard.map_or(Some(guard), |bound| guard.with_clock_bound(bound.0).ok())

@@ -20,8 +20,8 @@ use crate::{defend, sees_amnesia};
 use faults::Families;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    Client, Clients, Cluster, Expect, Fault, FaultKind, FaultTime, Length, Lock, Moment, Nodes,
-    OwnGuard, Persistence, Scenario, Step,
+    Client, Clients, Cluster, Expect, Fault, FaultKind, FaultTime, Length, Lock, Moment, NodeFault,
+    Nodes, OwnGuard, Persistence, Scenario, Step,
 };
 
 mod clients;
@@ -98,6 +98,7 @@ impl Space {
             tape.span(|tape| faults::add_late(tape, all));
             tape.span(|tape| clients::know_other_masters(tape, all));
         }
+        tape.purpose("moves", |tape| clients::add_moves(tape, all, self.inside));
         // A name is a part of what masters compare.
         all.lock.names = tape.chance(1, 4);
         tape.span(|tape| leave_out(tape, all));
@@ -142,6 +143,11 @@ pub(crate) fn leave_out(tape: &mut Tape, scenario: &mut Scenario) {
     some_stay(tape, &mut scenario.clients, CLIENTS.chars(), group_of);
     gone.retain(|id| scenario.clients.iter().all(|client| client.id != *id));
     scenario.faults.retain_mut(|fault| gone.iter().all(|gone| has_effect_without(fault, gone)));
+    // Without a client that moves, markers have no steps.
+    if scenario.clients.iter().all(|client| client.moving_to.is_none()) {
+        let is_step = |kind: &FaultKind| matches!(kind, FaultKind::Node(NodeFault::Admit { .. }));
+        scenario.faults.retain(|fault| !is_step(&fault.kind));
+    }
 }
 
 /// A client that wants several resources at once may want fewer.

@@ -390,10 +390,11 @@ fn come_out(runs: &mut [History], expect: &Expect) -> bool {
 }
 
 /// The fields of a client, in a natural order.
-const CLIENT_FIELDS: [&str; 11] = [
+const CLIENT_FIELDS: [&str; 12] = [
     "id",
     "process",
     "nodes",
+    "moving-to",
     "restart-guard",
     "fencing",
     "fair",

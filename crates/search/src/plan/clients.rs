@@ -10,7 +10,7 @@ use crate::tape::Tape;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
     AccessKind, Class, Client, ClientFault, Clients, Fault, FaultKind, FaultTime, Length, Lock,
-    Messages, NetworkFault, NodeFault, Nodes, Rounds, Scenario, Side, Step,
+    Messages, MoveStep, NetworkFault, NodeFault, Nodes, Rounds, Scenario, Side, Step,
 };
 
 /// The longest usual work of a client, in milliseconds.
@@ -153,6 +153,51 @@ pub(super) fn know_other_masters(tape: &mut Tape, scenario: &mut Scenario) {
         let own = scenario.clients.iter().position(|client| client.id == role.client);
         let most = own.map_or(all, |own| known[own].masters().len());
         role.first = role.first.map(|first| first.min(most));
+    }
+}
+
+/// In every eighth scenario whose clients have one guard, the lock moves from some masters to
+/// others. Each process has the old ones, both or the new ones, whatever the step: markers refuse
+/// those of a wrong one. Inside the assumptions, the steps come in order, and the longest lease
+/// apart. It comes after the faults: what happens to masters may keep a step from them.
+pub(super) fn add_moves(tape: &mut Tape, scenario: &mut Scenario, inside: bool) {
+    let (all, Some(guard)) = (scenario.cluster.nodes, scenario.lock.protocol_guard()) else {
+        return;
+    };
+    let own = |client: &Client| client.guard.is_some() || client.nodes.is_some();
+    let hits_masters = |fault: &Fault| {
+        let is_role = matches!(&fault.nodes, Some(Nodes::Role(_)));
+        let is_of_masters = !matches!(fault.kind, FaultKind::Net(_) | FaultKind::Client(_));
+        is_role || inside && is_of_masters
+    };
+    if !tape.chance(1, 8)
+        || all < 2
+        || scenario.clients.iter().any(own)
+        || scenario.faults.iter().any(hits_masters)
+    {
+        return;
+    }
+    let old = 1 + tape.index(all - 1);
+    let first_new = 2 + tape.index(old);
+    let (from, to): (Vec<usize>, Vec<usize>) = ((1..=old).collect(), (first_new..=all).collect());
+    let processes: Vec<_> = scenario.processes().into_iter().cloned().collect();
+    for (number, process) in processes.into_iter().enumerate() {
+        // One at least moves.
+        let kind = if number == 0 { 1 } else { tape.below(3) };
+        let of_process = scenario.clients.iter_mut().filter(|client| *client.process() == process);
+        of_process.for_each(|client| {
+            client.nodes = Some(if kind == 2 { to.clone() } else { from.clone() });
+            client.moving_to = (kind == 1).then(|| to.clone());
+        });
+    }
+    let window = u64::try_from(guard.window().as_millis()).unwrap_or(u64::MAX) + 50;
+    let mut at = 0;
+    for step in 1..=4 {
+        at += tape.millis(1, 800) + if inside && step == 3 { window } else { 0 };
+        let nodes = if inside { Nodes::All } else { faults::nodes(tape, scenario) };
+        let kind = FaultKind::Node(NodeFault::Admit { step: MoveStep(step) });
+        let fault = Fault::of_nodes(FaultTime::At(of_millis(at)), None, nodes, kind);
+        scenario.faults.push(fault);
     }
 }
 
