@@ -33,7 +33,12 @@ class History:
         self.loses, nodes = LOSES[cluster["persistence"]], list(range(1, cluster["nodes"] + 1))
         clients = scenario["client"]
         self.process = {one["id"]: one.get("process", one["id"]) for one in clients}
-        self.list = {one["id"]: one.get("nodes", nodes) for one in clients}
+        # The masters of each client: one list, or the two of a move, and all of them together.
+        self.lists = {one["id"]: [one.get("nodes", nodes), *([one["moving-to"]] if
+                      one.get("moving-to") else [])] for one in clients}
+        self.list = {name: [*lists[0], *(node for one in lists[1:] for node in one
+                                         if node not in lists[0])]
+                     for name, lists in self.lists.items()}
         self.faults = [(group, *kind) for fault in scenario.get("fault", []) for group in fault
                        if isinstance(fault[group], dict) for kind in fault[group].items()]
         self.rates, self.wall, self.forgot = {}, {}, {}

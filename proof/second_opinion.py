@@ -102,7 +102,12 @@ class Opinion(History):
         holds, paced = list(self.holds(lease)), process in self.rates
         over = max([lease.start, *(one[2] for one in holds)])
         commands, changes = self.commands(lease, max(over, lease.steps[-1][0]) + MS)
-        known, quorum = set(changes), len(self.list[client]) // 2 + 1
+        known, lists = set(changes), [set(one) for one in self.lists[client]]
+        needed = [len(one) // 2 + 1 for one in self.lists[client]]
+
+        def in_each(nodes):
+            """How a client counts: for each of its lists, whether a majority is among these."""
+            return [len(one & nodes) >= least for one, least in zip(lists, needed)]
 
         def bad(why, *lines):
             self.mark("validity", "violated", f"{client}, {lease.resource}: {why}", *lines)
@@ -118,18 +123,18 @@ class Opinion(History):
             votes = {one["node"] for one in commands if one["result"] == "done"
                      and one["act"] == ("keep" if place else "set") and since <= one["sent"] + paced
                      and one.get("delivered", NEVER) <= at + MS and one["sent"] <= over} & known
-            if len(votes) < quorum and (not place or deadline > before):
-                bad(f"2, {len(votes)} masters had granted or confirmed it, of {quorum}", line)
+            if not all(in_each(votes)) and (not place or deadline > before):
+                bad(f"2, {len(votes)} masters had granted or confirmed it, of {needed}", line)
             for denial in commands if place and deadline > before else []:
                 if denial["act"] != "keep" or denial["result"] not in ("refused", "created"):
                     continue
-                lack = [node for node in known if self.lacks(commands, node, denial, at)]
-                if len(lack) >= quorum and denial.get("delivered", NEVER) <= at:
+                lack = {node for node in known if self.lacks(commands, node, denial, at)}
+                if any(in_each(lack)) and denial.get("delivered", NEVER) <= at:
                     bad(f"3, masters {lack} had lacked the key at {denial['replied']} ns", line)
             if deadline - at > ttl + MS and not paced and deadline < NEVER:
                 bad("7, it is promised for longer than its TTL", line)
             before = deadline
-        self.backed(lease, holds, commands, changes, quorum, bad)
+        self.backed(lease, holds, commands, changes, in_each, bad)
         limit = before + 250 * MS
         for start, stop in sorted(span for (who, _), span in self.pauses.items() if who == process):
             limit = max(limit, stop + 250 * MS) if start <= limit and stop >= before else limit
@@ -152,7 +157,7 @@ class Opinion(History):
         end = self.lasts(node, before[-1]["replied"], before[-1]["ttl_ms"] * MS)
         return end < now and not any(one["result"] == "done" and one["sent"] > now for one in told)
 
-    def backed(self, lease, holds, commands, changes, quorum, bad):
+    def backed(self, lease, holds, commands, changes, in_each, bad):
         """4: a quorum has the key while the client believes, or a fault explains why not. Masters
         count whole milliseconds, and a shorter gap is none."""
         had, gap = [], NEVER
@@ -183,7 +188,7 @@ class Opinion(History):
             soon = min(at + MS, holds[0][1]) if first and holds else at + MS
             there, later = ({row[2] for row in had if row[0] <= now < row[1]} & changes.keys()
                             for now in (at, soon))
-            if not hold or max(len(there), len(later)) >= quorum:
+            if not hold or all(in_each(there)) or all(in_each(later)):
                 gap = NEVER
                 continue
             lost = [row for row in had if row[1] <= at and row[2] not in there]
@@ -191,7 +196,8 @@ class Opinion(History):
                 forgot = any(may <= start <= to for to, may, _ in self.forgot.get(node, ()))
                 if forgot or at < honest and (not deleted or end > gap):
                     there.add(node)
-            if len(there & changes.keys()) < quorum or gap == NEVER and any(row[4] for row in lost):
+            backed = all(in_each(there & changes.keys()))
+            if not backed or gap == NEVER and any(row[4] for row in lost):
                 bad(f"4, too few masters have its key at {at} ns", hold[0][3])
             gap = min(gap, at)
 

@@ -171,15 +171,18 @@ mod tests {
         let shared = token.shared();
         let (wake_up, leave) = (WakeUp::None, None);
         let delete = Command::Delete { key: Arc::clone(&key), token: shared, wake_up, leave };
-        let keep = Command::Keep {
+        let keep = |repair, marker: &str| Command::Keep {
             key: Arc::clone(&key),
             token,
             ttl_ms: 1000,
-            repair: true,
-            marker: Some(Arc::from("run 1000")),
+            repair,
+            marker: Some(Arc::from(marker)),
             fence: None,
         };
-        let commands = [certify, grant(token, Some(fence)), grant(shared, None), delete, keep];
+        let keeps = [keep(true, "run 1000"), keep(false, "- masters=x")];
+        let grants = [grant(token, Some(fence)), grant(shared, None)];
+        let commands: Vec<Command> =
+            [certify, delete].into_iter().chain(grants).chain(keeps).collect();
         for script_mutant in ScriptMutant::ALL {
             let (honest, text) = script_mutant.script();
             assert_ne!(honest.source, text, "{script_mutant:?}");
