@@ -311,7 +311,7 @@ impl Move {
     /// Waits for one window: the longest lease, and its drift.
     async fn wait(&self) {
         let (window, start) = (self.guard.window(), Instant::now());
-        let ends = format!("{:.1?}", window);
+        let ends = format!("{window:.1?}");
         self.tell(&format!("waiting {ends}, until the leases of other steps are over"));
         let shows = !self.quiet && io::stderr().is_terminal();
         loop {

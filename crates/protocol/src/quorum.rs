@@ -118,7 +118,7 @@ impl Quorum {
     }
 
     /// The number of masters in the smallest quorum.
-    pub fn len(self) -> usize {
+    pub fn size(self) -> usize {
         let [from, to] = self.sets.map(|set| quorum(set.len()));
         let shared = self.sets[0].and(self.sets[1]).len();
         let both = from.min(to).min(shared);
@@ -260,7 +260,7 @@ mod tests {
                 for other in sets(5).filter(|other| joint.may_be_a_rivals(*other)) {
                     assert!(!set.and(other).is_empty(), "{set:?} of {joint:?} beside {other:?}");
                 }
-                assert!(set.len() >= joint.len() && joint.margin(set) > 0);
+                assert!(set.len() >= joint.size() && joint.margin(set) > 0);
             }
             // A majority of one set alone may miss one of the other.
             let misses = |set: NodeSet| {
@@ -268,7 +268,7 @@ mod tests {
                 sets(5).any(|other| others(&other))
             };
             missed += sets(5).filter(majority(from)).filter(|set| misses(*set)).count();
-            assert!(sets(5).any(|set| joint.is_in(set) && set.len() == joint.len()));
+            assert!(sets(5).any(|set| joint.is_in(set) && set.len() == joint.size()));
         }
         assert!(missed > 0);
     }
@@ -277,7 +277,7 @@ mod tests {
     fn a_lock_that_does_not_move_counts_to_the_majority() {
         for nodes in 1..=6 {
             let own = Quorum::of(nodes);
-            assert_eq!((own.nodes(), own.len(), own.moves()), (nodes, quorum(nodes), None));
+            assert_eq!((own.nodes(), own.size(), own.moves()), (nodes, quorum(nodes), None));
             for set in sets(nodes) {
                 let many = set.len() >= quorum(nodes);
                 assert_eq!((own.is_in(set), own.may_be_a_rivals(set)), (many, many));
@@ -297,6 +297,6 @@ mod tests {
         assert_eq!(value([Some(1), Some(1), Some(9), Some(9), None]), Some(9));
         assert_eq!(value([Some(1), Some(2), None, Some(4), Some(5)]), Some(5));
         assert_eq!(value([Some(1), Some(2), Some(3), None, None]), None);
-        assert_eq!(joint.len(), 3);
+        assert_eq!(joint.size(), 3);
     }
 }

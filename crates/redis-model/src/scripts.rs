@@ -598,7 +598,7 @@ fn admits(shown: &[u8], wanted: &[u8]) -> bool {
 fn shows(shown: &[u8], wanted: &[u8]) -> bool {
     let Some((theirs, ours)) = named(shown).zip(named(wanted)) else { return shown == wanted };
     let rest = [&shown[..theirs.start], &wanted[ours], &shown[theirs.end..]].concat();
-    admits(shown, wanted) && rest == wanted
+    shown == wanted || admits(shown, wanted) && rest == wanted
 }
 
 /// The start of a value.

@@ -60,7 +60,7 @@ pub(crate) async fn probe(lock_state: &LockState) -> Health {
     Health {
         alive: usable + refusing.len(),
         usable,
-        quorum: quorum.len(),
+        quorum: quorum.size(),
         has_quorum: quorum.is_in(alive),
         report,
     }

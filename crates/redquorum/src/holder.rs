@@ -34,7 +34,7 @@ impl HeldBy {
         });
         let report = lock_state.report(&votes.await);
         let sets = lock_state.config.quorum();
-        Self { report, quorum: sets.len(), sets }
+        Self { report, quorum: sets.size(), sets }
     }
 
     /// The holder that a quorum of masters named, with the time for which a quorum of them keeps

@@ -141,7 +141,7 @@ impl Redlock {
     /// How many masters must agree. Of a lock that [moves](crate::Builder::moving_to), the least
     /// number that has a majority of each set.
     pub fn quorum(&self) -> usize {
-        self.lock_state.config.quorum().len()
+        self.lock_state.config.quorum().size()
     }
 
     /// Ends the lock, for all clones. From now on it acquires and extends nothing. It completes the

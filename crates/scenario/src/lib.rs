@@ -593,7 +593,7 @@ impl NodeList {
     pub fn quorum(&self) -> usize {
         match self.to.is_empty() {
             true => self.from.len() / 2 + 1,
-            false => self.quorum_of_addresses().len(),
+            false => self.quorum_of_addresses().size(),
         }
     }
 

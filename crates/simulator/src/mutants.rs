@@ -313,7 +313,7 @@ impl MutantClaim {
                 if let Some(attempt) = self.attempt_for_numbers()
                     && self.claim.next_wake() <= self.now(clocks)
                 {
-                    let (mutant, quorum) = (self.mutant, self.config.quorum().len());
+                    let (mutant, quorum) = (self.mutant, self.config.quorum().size());
                     inputs.extend(inputs_of(
                         RoundId::Attempt(attempt),
                         self.numbers.let_go(mutant, quorum),
@@ -369,7 +369,7 @@ impl MutantClaim {
                 inputs_of(step, twice.into())
             }
             mutant if self.attempt_for_numbers().is_some_and(|at| step == RoundId::Attempt(at)) => {
-                let of = (self.config.nodes(), self.config.quorum().len());
+                let of = (self.config.nodes(), self.config.quorum().size());
                 let attempt = self.attempt_for_numbers().unwrap_or_default();
                 inputs_of(step, self.numbers.pass(mutant, attempt, (node, reply), of))
             }
@@ -422,7 +422,7 @@ impl MutantClaim {
             (Mutant::ExtendCountsMinority, RoundId::Extend(_)) => 1,
             _ => return None,
         };
-        let theft = Theft { nodes, enough, quorum: self.config.quorum().len(), voters };
+        let theft = Theft { nodes, enough, quorum: self.config.quorum().size(), voters };
         step.is_none_or(|step| step == current).then_some((current, theft))
     }
 
@@ -472,7 +472,7 @@ impl MutantClaim {
                 self.acknowledged.1.contains(*node)
             }
             (Mutant::ReleasesMajority, Effect::CleanUp { node, .. }) => {
-                node.index() < self.config.quorum().len()
+                node.index() < self.config.quorum().size()
             }
             (Mutant::ServerTwice, Effect::Send { node, .. } | Effect::CleanUp { node, .. }) => {
                 node.index() != 1

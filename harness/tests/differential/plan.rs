@@ -251,7 +251,8 @@ fn waits(random: &mut Random, key: Key) -> Command {
     }
 }
 
-/// Of two processes, with and without masters: one set, or the two of a step of a move.
+/// Of two processes, with and without masters. The last ones have the two sets of a step of a move:
+/// masters show them, and no client asks for them.
 const MARKERS: [&str; 7] = [
     "a 1000",
     "ab 1000",
@@ -259,25 +260,26 @@ const MARKERS: [&str; 7] = [
     "a 1000 masters=x",
     "a 1000 masters=y",
     "a 1000 masters=x,y",
-    "a 1000 masters=x,y always",
+    "b 1000 masters=x,y always",
 ];
 
 /// Commands of guarded locks, with few markers and probations, so that they meet.
 fn guards(random: &mut Random, key: Key) -> Command {
     let marker = |random: &mut Random| Arc::from(random.of(&MARKERS));
+    let wanted = |random: &mut Random| Arc::from(MARKERS[random.below(5)]);
     let probation = |random: &mut Random| Some(Arc::from(random.of(&["x", "y"])));
     match random.below(10) {
         0..4 => {
             let (token, fence) = (token(random), fence(random));
             let ttl_ms = ttl_of(token, random);
             let fair = random.below(4) == 0;
-            Command::Guarded { key, token, ttl_ms, fair, fence, marker: marker(random) }
+            Command::Guarded { key, token, ttl_ms, fair, fence, marker: wanted(random) }
         }
         4 => {
             let (token, fence) = (token(random), fence(random));
             let (ttl_ms, repair) = (ttl_of(token, random), random.below(2) == 0);
             let mut admits = || Arc::from(random.of(&["- masters=x", "- masters=y"]));
-            let marker = Some(if repair { marker(random) } else { admits() });
+            let marker = Some(if repair { wanted(random) } else { admits() });
             Command::Keep { key, token, ttl_ms, repair, marker, fence }
         }
         5..9 => Command::Watch {

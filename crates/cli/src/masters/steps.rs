@@ -4,9 +4,9 @@
 //! and the next one goes on from what the masters show. Two rules make that safe:
 //!
 //! * **Clients of the old masters and those of the new ones are never admitted within one window.**
-//!   Before a first master admits clients of the new masters, no quorum of the old masters may admit
-//!   their clients for a whole window: the longest lease and its drift. What cannot be read counts
-//!   as admitting. On the way back the two sets change places.
+//!   Before a first master admits clients of the new masters, no quorum of the old masters may
+//!   admit their clients for a whole window: the longest lease and its drift. What cannot be read
+//!   counts as admitting. On the way back the two sets change places.
 //! * **Some clients always have a quorum that admits them.** No step begins before the clients of
 //!   the step behind it have a quorum.
 //!

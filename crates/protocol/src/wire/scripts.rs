@@ -363,9 +363,9 @@ local function clamp(hint, now) return math.min(tonumber(hint), now + 1000000) e
 /// marker is the last key, and `ARGV[3]` the value that it must have: a master that forgot must not
 /// create the key, since it may have forgotten a rival's. If the marker is another one and the key
 /// is missing, the script returns the marker. This reply, 1 and 2 then end with the master's clock
-/// in microseconds. For an extension under a guard, `ARGV[3]` is `-` and the masters that the marker
-/// must admit. If it does not admit them, the script returns the marker whether or not the key is
-/// there: the lock has moved to other masters.
+/// in microseconds. For an extension under a guard, `ARGV[3]` is `-` and the masters that the
+/// marker must admit. If it does not admit them, the script returns the marker whether or not the
+/// key is there: the lock has moved to other masters.
 pub const KEEP: Script = Script {
     source: concat!(
         raise!(),

@@ -84,7 +84,7 @@ fn reachable(all: &[ServerInfo], quorum: Quorum) -> Finding {
         }
         useful.insert(node);
     }
-    let (useful_ones, needed) = (useful.len(), quorum.len());
+    let (useful_ones, needed) = (useful.len(), quorum.size());
     let of_each = if quorum.moves().is_some() { ", a majority of each set" } else { "" };
     let text =
         format!("{useful_ones} of {} masters can vote, {needed} are needed{of_each}", all.len());

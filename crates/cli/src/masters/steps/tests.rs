@@ -1,4 +1,5 @@
-//! All orders in which commands read, write, wait and are killed, on a few masters: see [`explore`].
+//! All orders in which commands read, write, wait and are killed, on a few masters: see
+//! [`explore`].
 
 use std::collections::HashSet;
 
@@ -230,7 +231,7 @@ impl Setup {
         let mut sorted = known.clone();
         // Of a kind: a master takes the place of one of the same kind.
         sorted.sort_by_key(key);
-        let mut by_kind = known.clone();
+        let mut by_kind = known;
         by_kind.sort_by_key(|node| key(node).0);
         let mut same = *state;
         let moved = |set: NodeSet| {
@@ -440,7 +441,7 @@ fn explore(setup: &Setup) -> Result<usize, String> {
                         return Err(format!("{goal:?} from {state:?} ends at {ended:?}"));
                     }
                 }
-                // A master was away while the others went back, and returns: first it goes back, too.
+                // A master was away while the others went back, and returns: it goes back first.
                 Err(Refusal::WrongStep)
                     if goal == Goal::Begin && state.restarts == setup.restarts =>
                 {
