@@ -88,6 +88,10 @@ pub(crate) enum Kind {
     Drawn,
     /// The library's leases with fencing tokens, and a guard against masters that forget.
     Guarded,
+    /// A lock that moves from five masters to five others, of which four are the same.
+    Moving,
+    /// The same lock behind the move.
+    Moved,
     #[cfg(feature = "rslock")]
     Rslock,
 }
@@ -102,6 +106,9 @@ impl Kind {
         Self::Guarded,
         Self::ScriptFloor,
     ];
+
+    /// The contenders that show what a move to other masters costs: before, meanwhile, behind it.
+    pub(crate) const MOVING: &[Self] = &[Self::Floor, Self::Redquorum, Self::Moving, Self::Moved];
 
     /// The contenders of a crowd of readers and writers: who reads and who writes.
     pub(crate) const SHARING: &[[Self; 2]] =
@@ -152,12 +159,16 @@ impl Kind {
             Self::Permit => "redquorum, a semaphore",
             Self::Drawn => "redquorum, one of its slots at random",
             Self::Guarded => "redquorum, fenced and guarded",
+            Self::Moving => "redquorum, moving to one other master",
+            Self::Moved => "redquorum, behind the move",
             #[cfg(feature = "rslock")]
             Self::Rslock => "rslock",
         }
     }
 
+    /// Connects to the first five masters; a lock that moves replaces the first one by a sixth.
     pub(crate) async fn connect(self, urls: &[String]) -> Contender {
+        let (all, urls) = (urls, &urls[..5]);
         let client = match self {
             #[cfg(unix)]
             Self::Raw => {
@@ -183,6 +194,8 @@ impl Kind {
             Self::Fair | Self::SharedFair => {
                 Client::Redquorum(build(builder(urls, TTL).fair(true)).await)
             }
+            Self::Moving => Client::Redquorum(build(builder(urls, TTL).moving_to(&all[1..])).await),
+            Self::Moved => Client::Redquorum(build(builder(&all[1..], TTL)).await),
             Self::Guarded => Client::Redquorum(build(builder(urls, TTL).restart_guard(TTL)).await),
             #[cfg(feature = "rslock")]
             Self::Rslock => Client::Rslock(rslock::LockManager::new(urls.to_vec())),

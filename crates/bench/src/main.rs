@@ -41,8 +41,15 @@ struct Plan<'a> {
 const WELL: RangeInclusive<usize> = 1..=4;
 
 /// The arguments that select a part of the benchmark.
-const PARTS: [&str; 6] =
-    ["--quick", "--waiting", "--threads", "--held", watchdog::ARGUMENT, capacity::ARGUMENT];
+const PARTS: [&str; 7] = [
+    "--quick",
+    "--waiting",
+    "--threads",
+    "--held",
+    "--moving",
+    watchdog::ARGUMENT,
+    capacity::ARGUMENT,
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -63,7 +70,8 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    if let Err(error) = Masters::start(5).map(|masters| measure(&masters, part)) {
+    let count = if part == "--moving" { 6 } else { 5 };
+    if let Err(error) = Masters::start(count).map(|masters| measure(&masters, part)) {
         eprintln!("error: {error}");
         return ExitCode::from(3);
     }
@@ -92,15 +100,28 @@ fn measure(masters: &Masters, part: &str) {
     let (slice, turns) = if quick { (50, 3) } else { (400, 11) };
     let plan = Plan { masters, slice: Duration::from_millis(slice), turns };
     println!(
-        "Five masters on loopback, {} turns of {:?} each. A figure is the median over the turns; in \
+        "{} masters on loopback, {} turns of {:?} each. A figure is the median over the turns; in \
          brackets the median of its ratios to the floor's in the same turn.\n",
-        plan.turns, plan.slice
+        masters.len(),
+        plan.turns,
+        plan.slice
     );
     if part == "--threads" {
         return scaling(&plan);
     }
     if part == "--held" {
         return holding(&plan);
+    }
+    if part == "--moving" {
+        for tasks in [1, 64] {
+            let table = on_runtime(1, healthy(&plan, tasks, Kind::MOVING));
+            println!("### A move to one other master: {tasks} task(s), 1 worker thread\n\n{table}");
+            for kind in [Kind::Moving, Kind::Moved] {
+                let ratio = table.pair_ratio(kind, Kind::Redquorum);
+                println!("Pair p50, {}, beside redquorum: {ratio:.2} ×\n", kind.name());
+            }
+        }
+        return;
     }
     for threads in [1, 2] {
         for tasks in [1, 64] {

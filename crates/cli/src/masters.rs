@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use redquorum_protocol::wire::BOOT;
+use redquorum_protocol::wire::{BOOT, PROBATION};
 use redquorum_protocol::{
     Admitted, Distrust, Fingerprint, Guard, MastersId, NodeId, NodeSet, Quorum, RunId, admitted_by,
     with_admitted,
@@ -79,11 +79,13 @@ const CLAIM: &[u8] = b"redquorum:move";
 const CLAIM_MS: &[u8] = b"172800000";
 
 /// Writes the marker `KEYS[1]`, or deletes it, if it is the one that was read, and the claim
-/// `KEYS[2]` is ours.
+/// `KEYS[2]` is ours. A client that watches the master, and is about to mark it for the step before,
+/// begins anew: its probation key `KEYS[3]` goes.
 const WRITE: &[u8] = b"\
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 'claimed' end
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[2] then return 'changed' end
 if ARGV[3] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[3]) end
+redis.call('DEL', KEYS[3])
 return 'OK'
 ";
 
@@ -216,9 +218,17 @@ impl Move {
         let mut before: Option<Vec<Result<Shown, String>>> = None;
         let mut claims = Claims::Anyway;
         loop {
+            let began = Instant::now();
             let shown = self.read(claims).await;
             claims = Claims::IfFree;
             self.refuse_foreign(&shown)?;
+            // A master that was read first could lose its marker, and get another one from a
+            // client, before the last one is read.
+            if began.elapsed() >= self.guard.quarantine() {
+                let wrong = "the masters answer more slowly than clients mark one that forgets";
+                let fix = "run the command again where they answer sooner";
+                return Err(complain(Code::UNAVAILABLE, wrong, fix));
+            }
             let steps = self.steps(&shown);
             let goal = *goal.get_or_insert_with(|| match what {
                 What::Plan | What::Begin => Goal::Begin,
@@ -281,12 +291,13 @@ impl Move {
 
     async fn write_on(&self, node: NodeId, before: &str, marker: &str) -> Result<String, String> {
         let mut line = Line::open(&self.nodes[node.index()]).await.map_err(|it| it.to_string())?;
-        let words: [&[u8]; 8] = [
+        let words: [&[u8]; 9] = [
             b"EVAL",
             WRITE,
-            b"2",
+            b"3",
             BOOT,
             CLAIM,
+            PROBATION,
             self.claim.as_bytes(),
             before.as_bytes(),
             marker.as_bytes(),

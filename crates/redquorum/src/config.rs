@@ -531,7 +531,11 @@ mod tests {
         assert!(error.starts_with(&words), "{error}");
         for (name, value, words) in [
             ("LOCK_TTL", "5 parsecs", "LOCK_TTL: \"5 parsecs\" is not a time such as"),
-            ("LOCK_TTLS", "5s", "LOCK_TTLS is no option: there are LOCK_MASTERS, LOCK_TTL,"),
+            (
+                "LOCK_TTLS",
+                "5s",
+                "LOCK_TTLS is no option: there are LOCK_MASTERS, LOCK_MOVING_TO, LOCK_TTL,",
+            ),
         ] {
             let error = variables(&[(name, value)]).unwrap_err().to_string();
             assert!(error.starts_with(words), "{error}");
