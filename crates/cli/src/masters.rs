@@ -79,8 +79,8 @@ const CLAIM: &[u8] = b"redquorum:move";
 const CLAIM_MS: &[u8] = b"172800000";
 
 /// Writes the marker `KEYS[1]`, or deletes it, if it is the one that was read, and the claim
-/// `KEYS[2]` is ours. A client that watches the master, and is about to mark it for the step before,
-/// begins anew: its probation key `KEYS[3]` goes.
+/// `KEYS[2]` is ours. A client that watches the master, and is about to mark it for the step
+/// before, begins anew: its probation key `KEYS[3]` goes.
 const WRITE: &[u8] = b"\
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 'claimed' end
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[2] then return 'changed' end
