@@ -320,7 +320,7 @@ impl Lock {
     }
 
     /// When a quorum of masters was first complete, of these masters and times.
-    pub fn first_quorum(&self, mut times: Vec<(usize, Ns)>) -> Option<Ns> {
+    pub fn first_quorum<T: Copy + Ord>(&self, mut times: Vec<(usize, T)>) -> Option<T> {
         times.sort_unstable_by_key(|(_, at)| *at);
         let mut nodes = Vec::new();
         times.into_iter().find_map(|(node, at)| {

@@ -2,6 +2,7 @@
 //! are exact. Without stamps, there is an inner span, in which the client certainly counted on the
 //! lease, and an outer span, in which it may have.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use redquorum_scenario::LeaseEffect;
@@ -393,11 +394,9 @@ fn attempt(commands: impl Iterator<Item = (usize, Ns)>, lock: &Lock) -> Option<N
         let known = latest.entry(node).or_insert(sent);
         *known = sent.max(*known);
     }
-    let mut latest: Vec<(usize, Ns)> = latest.into_iter().collect();
-    latest.sort_unstable_by_key(|(_, sent)| std::cmp::Reverse(*sent));
-    let nodes: Vec<usize> = latest.iter().map(|(node, _)| *node).collect();
-    let enough = (1..=nodes.len()).find(|count| lock.is_quorum(&nodes[..*count]));
-    latest.get(enough.unwrap_or(nodes.len()).checked_sub(1)?).map(|(_, sent)| *sent)
+    let latest: Vec<_> = latest.into_iter().map(|(node, sent)| (node, Reverse(sent))).collect();
+    let earliest = latest.iter().map(|(_, sent)| *sent).max();
+    lock.first_quorum(latest).or(earliest).map(|sent| sent.0)
 }
 
 fn granted<'a>(

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use redquorum::connect::Node;
-use redquorum_protocol::{NodeId, NodeSet};
+use redquorum_protocol::NodeSet;
 use serde::Serialize;
 use summary::{Advice, Lock, Samples, Summary, advise};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -87,9 +87,7 @@ pub(crate) fn main(options: &BenchOptions) -> Result<Code, Code> {
     runtime.shutdown_background();
     let masters: Vec<Summary> =
         plan.nodes.iter().zip(&all).map(|(node, samples)| samples.summary(node.name())).collect();
-    let numbered = NodeId::all(masters.len()).zip(&masters);
-    let reached = numbered.filter(|(_, master)| master.round_trips.is_some());
-    let reached: NodeSet = reached.map(|(node, _)| node).collect();
+    let reached = NodeSet::which(&masters, |master| master.round_trips.is_some());
     let is_quorum = plan.quorum.is_in(reached);
     let lock = Lock { ttl: plan.ttl, drift: plan.drift };
     let advice = if is_quorum { advise(&masters, lock) } else { Vec::new() };

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Args;
 use redquorum::Token;
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Key, NodeId, NodeSet, WakeUp};
+use redquorum_protocol::{Key, NodeSet, WakeUp};
 
 use crate::codes::Code;
 use crate::line::{AskError, Line, Value, on_all};
@@ -113,8 +113,7 @@ pub(crate) fn main(options: BreakOptions) -> Result<Code, Code> {
 
 /// The masters that did not answer.
 fn silent<T>(replies: &[Result<T, String>]) -> NodeSet {
-    let replies = NodeId::all(replies.len()).zip(replies);
-    replies.filter(|(_, reply)| reply.is_err()).map(|(node, _)| node).collect()
+    NodeSet::which(replies, Result::is_err)
 }
 
 fn unavailable(silent: usize, all: usize) -> Code {

@@ -261,7 +261,7 @@ impl Move {
         shown: &[Result<Shown, String>],
     ) -> Result<usize, Code> {
         let mut changed = 0;
-        for node in NodeId::all(self.nodes.len()).filter(|node| nodes.contains(*node)) {
+        for node in nodes.iter() {
             let (Ok(shown), name) = (&shown[node.index()], &self.names[node.index()]) else {
                 continue;
             };
@@ -397,8 +397,7 @@ impl Move {
 
     fn refused(&self, goal: Goal, why: Refusal, shown: &[Result<Shown, String>]) -> Code {
         let names = |set: NodeSet| {
-            let of_set = NodeId::all(self.names.len()).filter(|node| set.contains(*node));
-            of_set.map(|node| self.names[node.index()].clone()).collect::<Vec<_>>().join(", ")
+            set.iter().map(|node| &*self.names[node.index()]).collect::<Vec<_>>().join(", ")
         };
         for (name, shown) in self.names.iter().zip(shown) {
             if let Err(why) = shown {
@@ -519,14 +518,12 @@ enum Claims {
 
 /// The masters that show the same marker as before.
 fn same(before: &[Result<Shown, String>], now: &[Result<Shown, String>]) -> NodeSet {
-    let pairs = NodeId::all(now.len()).zip(before.iter().zip(now));
-    let same = pairs.filter(|(_, pair)| match pair {
+    NodeSet::which(before.iter().zip(now), |pair| match pair {
         (Ok(before), Ok(now)) => {
             now.is_claimed && before.marker.is_some() && before.marker == now.marker
         }
         _ => false,
-    });
-    same.map(|(node, _)| node).collect()
+    })
 }
 
 fn connections(shown: &[Result<Shown, String>], group: ClientGroup) -> usize {

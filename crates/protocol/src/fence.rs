@@ -11,7 +11,7 @@
 //! hold no other client touches it. So the later hold has the larger number there, and its token is
 //! that number. `docs/safety.md` has the conditions, and what remains of this if a master forgets.
 
-use crate::quorum::{NodeId, NodeSet, Quorum};
+use crate::quorum::{NodeId, Quorum};
 use crate::vote::{Reply, Votes};
 
 /// The counter that a master showed during the hold that these votes belong to.
@@ -25,11 +25,10 @@ fn number(votes: &Votes, node: NodeId) -> Option<u64> {
 /// The number that a quorum of masters have. It is a fencing token if the masters were asked while
 /// the key was ours.
 pub(crate) fn agreed(votes: &Votes, quorum: Quorum) -> Option<u64> {
-    let with = |wanted: u64| -> NodeSet {
-        NodeId::all(quorum.nodes()).filter(|node| number(votes, *node) == Some(wanted)).collect()
-    };
-    let mut all = NodeId::all(quorum.nodes()).filter_map(|node| number(votes, node));
-    all.find(|number| quorum.is_in(with(*number)))
+    let all = || NodeId::all(quorum.nodes());
+    let with = |wanted: u64| all().filter(|it| number(votes, *it) == Some(wanted)).collect();
+    let mut numbers = all().filter_map(|node| number(votes, node));
+    numbers.find(|number| quorum.is_in(with(*number)))
 }
 
 /// The number to certify next: the least that a quorum can reach, which for a lock that does not

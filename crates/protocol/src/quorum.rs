@@ -93,8 +93,7 @@ impl Quorum {
 
     /// The least value that a quorum reaches or stays below, of the values that masters have.
     pub fn least<T: Copy + Ord>(self, value: impl Fn(NodeId) -> Option<T>) -> Option<T> {
-        let all = NodeId::all(MAX_NODES).filter(|node| self.all().contains(*node));
-        let known = all.filter_map(|node| Some((value(node)?, node)));
+        let known = self.all().iter().filter_map(|node| Some((value(node)?, node)));
         let mut known: Vec<(T, NodeId)> = known.collect();
         known.sort_unstable();
         let mut reached = NodeSet::EMPTY;
@@ -172,6 +171,19 @@ impl NodeSet {
     /// No master.
     pub const EMPTY: Self = Self(0);
 
+    /// The masters of whose item this is true. The items are in the order of the masters.
+    pub fn which<T>(items: impl IntoIterator<Item = T>, is: impl Fn(T) -> bool) -> Self {
+        let numbered =
+            items.into_iter().enumerate().filter_map(|(at, item)| is(item).then_some(at));
+        numbered.map(NodeId::new).collect()
+    }
+
+    /// Each master in the set, in order.
+    pub fn iter(self) -> impl Iterator<Item = NodeId> + Clone {
+        let end = (u64::BITS - self.0.leading_zeros()) as usize;
+        NodeId::all(end).filter(move |node| self.contains(*node))
+    }
+
     /// Adds `node`.
     pub fn insert(&mut self, node: NodeId) {
         self.0 |= 1 << node.0;
@@ -226,7 +238,7 @@ impl FromIterator<NodeId> for NodeSet {
 
 impl fmt::Debug for NodeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(NodeId::all(MAX_NODES).filter(|node| self.contains(*node))).finish()
+        f.debug_set().entries(self.iter()).finish()
     }
 }
 

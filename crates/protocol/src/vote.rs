@@ -320,16 +320,12 @@ impl Votes {
 
     /// The masters whose reply is known and satisfies `what`.
     pub fn which(&self, what: impl Fn(&Reply) -> bool) -> NodeSet {
-        NodeId::all(self.votes.len())
-            .filter(|node| self.votes[node.index()].reply.as_ref().is_some_and(&what))
-            .collect()
+        NodeSet::which(&self.votes, |vote| vote.reply.as_ref().is_some_and(&what))
     }
 
     /// The masters whose reply is awaited.
     pub fn awaited(&self) -> NodeSet {
-        NodeId::all(self.votes.len())
-            .filter(|node| self.votes[node.index()].reply.is_none())
-            .collect()
+        NodeSet::which(&self.votes, |vote| vote.reply.is_none())
     }
 
     /// All votes, in the order of the masters.

@@ -358,8 +358,9 @@ impl Builder {
     /// [`docs/moving.md`](https://github.com/redquorum/redquorum/blob/main/docs/moving.md) has the
     /// procedure.
     ///
-    /// Fencing tokens grow across the move. The lock is available while both sets have a quorum;
-    /// reports name the set that has none.
+    /// Fencing tokens grow across the move, if a fenced lease of a client that moves was between
+    /// one of the old masters and one of the new ones. The lock is available while both sets have a
+    /// quorum; reports name the set that has none.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), redquorum::BuildError> {
@@ -723,11 +724,7 @@ impl Builder {
     ) -> (LockConfig, Option<Guard>) {
         let set = |set: NodeSet, name: &Option<String>| match name {
             Some(name) => Fingerprint::of_name(name),
-            None => {
-                let nodes = NodeId::all(nodes.len()).zip(nodes);
-                let of_set = nodes.filter(|(id, _)| set.contains(*id));
-                Fingerprint::of_addresses(of_set.map(|(_, node)| address(&**node)))
-            }
+            None => Fingerprint::of_addresses(set.iter().map(|it| address(&*nodes[it.index()]))),
         };
         let masters_id = match quorum.moves() {
             None => MastersId::Of(set(quorum.all(), &self.masters_id)),

@@ -165,11 +165,10 @@ impl Report {
 
     /// The masters whose vote is unknown for such a cause.
     fn whose(&self, is_such: impl Fn(&Cause) -> bool) -> NodeSet {
-        let unknown = |node: &NodeId| match self.masters.get(node.index())?.outcome.as_ref()? {
-            MasterOutcome::Unknown(cause) => is_such(cause).then_some(()),
-            _ => None,
-        };
-        NodeId::all(self.masters.len()).filter(|node| unknown(node).is_some()).collect()
+        NodeSet::which(&self.masters, |master| match &master.outcome {
+            Some(MasterOutcome::Unknown(cause)) => is_such(cause),
+            _ => false,
+        })
     }
 
     /// The set of masters that has no quorum, of a lock that moves from one to another.

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use redquorum_protocol::{BadOption, Fingerprint, MastersId, NodeId, Quorum};
+use redquorum_protocol::{BadOption, Fingerprint, MastersId, Quorum};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use crate::name::Name;
 use crate::units::millis;
 use crate::words::{LeaseEffect, Step};
-use crate::{Length, Scenario, is_default, is_true};
+use crate::{Length, Scenario, is_default, is_true, quorum_of};
 
 /// The environment variable with the addresses of the masters, separated by commas:
 /// `redis://127.0.0.1:20001,…`. The addresses are those of the proxies.
@@ -86,14 +86,8 @@ pub struct Moving {
 impl Options {
     /// The masters behind so many addresses, and which of them are a quorum.
     pub fn quorum(&self, addresses: usize) -> Quorum {
-        let set = |places: &mut dyn Iterator<Item = usize>| places.map(NodeId::new).collect();
-        match &self.moving {
-            None => Quorum::of(addresses),
-            Some(moving) => Quorum::joint(
-                set(&mut (0..moving.from)),
-                set(&mut moving.to.iter().filter_map(|place| place.checked_sub(1))),
-            ),
-        }
+        let moving = self.moving.as_ref();
+        quorum_of(addresses, moving.map(|moving| (moving.from, moving.to.clone())))
     }
 
     /// The masters as markers name them, if the options name them.

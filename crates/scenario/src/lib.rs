@@ -511,6 +511,14 @@ pub struct NodeList {
     to: Vec<usize>,
 }
 
+/// The masters behind so many addresses, as a lock counts them. Of a lock that moves, see
+/// [`NodeList::moves`].
+fn quorum_of(addresses: usize, moves: Option<(usize, Vec<usize>)>) -> Quorum {
+    let Some((from, to)) = moves else { return Quorum::of(addresses) };
+    let to = to.iter().filter_map(|place| place.checked_sub(1));
+    Quorum::joint((0..from).map(NodeId::new).collect(), to.map(NodeId::new).collect())
+}
+
 impl NodeList {
     /// The first `nodes` masters.
     pub fn all(nodes: usize) -> Self {
@@ -549,18 +557,6 @@ impl NodeList {
         (!self.to.is_empty()).then_some((self.from.len(), to))
     }
 
-    /// The masters and their quorums, as the lock counts them, by the places of the addresses.
-    pub fn quorum_of_addresses(&self) -> Quorum {
-        let place = |at: usize| NodeId::new(at);
-        match self.moves() {
-            None => Quorum::of(self.from.len()),
-            Some((from, to)) => Quorum::joint(
-                (0..from).map(place).collect(),
-                to.into_iter().map(|at| place(at - 1)).collect(),
-            ),
-        }
-    }
-
     /// The name of each set, independent of the order: `1,2,3`.
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.lists().map(|list| {
@@ -593,7 +589,7 @@ impl NodeList {
     pub fn quorum(&self) -> usize {
         match self.to.is_empty() {
             true => self.from.len() / 2 + 1,
-            false => self.quorum_of_addresses().size(),
+            false => quorum_of(self.addresses().len(), self.moves()).size(),
         }
     }
 

@@ -12,7 +12,7 @@
 //!
 //! The tests check both for all orders of writes, failures, kills and pauses.
 
-use redquorum_protocol::{NodeId, NodeSet, Quorum};
+use redquorum_protocol::{NodeSet, Quorum};
 
 /// What one master shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -118,8 +118,7 @@ pub(crate) enum Refusal {
 
 impl View<'_> {
     fn which(&self, is: impl Fn(MasterStep) -> bool) -> NodeSet {
-        let all = NodeId::all(self.steps.len()).zip(self.steps);
-        all.filter(|(_, step)| is(**step)).map(|(node, _)| node).collect()
+        NodeSet::which(self.steps, |step| is(*step))
     }
 
     /// The masters at one of these steps.
@@ -223,26 +222,52 @@ fn begin(view: &View<'_>) -> Result<Next, Refusal> {
     Ok(if start.is_empty() { Next::Done } else { Next::Write(start, Some(1)) })
 }
 
-fn switch(view: &View<'_>) -> Result<Next, Refusal> {
-    let [old, _] = view.quorum.each();
+/// A way across step 2, which admits neither the clients of the old masters nor those of the new
+/// ones.
+struct Crossing {
+    /// The masters whose clients are admitted no more.
+    closes: Quorum,
+    /// These clients.
+    group: ClientGroup,
+    /// Whether a step admits them.
+    admits: fn(usize) -> bool,
+    /// The step behind it.
+    to: usize,
+}
+
+fn cross(
+    view: &View<'_>,
+    Crossing { closes, group, admits, to }: Crossing,
+) -> Result<Next, Refusal> {
     view.need_reached(view.quorum)?;
     view.need_moving()?;
-    view.need_known(old)?;
-    let early = view.at(|step| step <= 1);
-    if !early.is_empty() {
-        view.need_gone(ClientGroup::Old)?;
-        return Ok(Next::Write(early, Some(2)));
+    view.need_known(closes)?;
+    let open = view.at(admits);
+    if !open.is_empty() {
+        view.need_gone(group)?;
+        return Ok(Next::Write(open, Some(2)));
     }
     let between = view.at(|step| step == 2);
     if between.is_empty() {
         return Ok(Next::Done);
     }
-    // Clients of the old masters may have a lease that a quorum granted a moment ago.
-    let closed = view.at(|step| step >= 2).and(view.steady);
-    if old.is_in(old.all().without(closed)) {
+    // The clients may have a lease that a quorum granted a moment ago. It does not show whether a
+    // master came to step 2 from above or from below.
+    let closed = view.at(|step| !admits(step)).and(view.steady);
+    if closes.is_in(closes.all().without(closed)) {
         return Ok(Next::Wait);
     }
-    Ok(Next::Write(between, Some(3)))
+    Ok(Next::Write(between, Some(to)))
+}
+
+fn switch(view: &View<'_>) -> Result<Next, Refusal> {
+    let [closes, _] = view.quorum.each();
+    cross(view, Crossing { closes, group: ClientGroup::Old, admits: |step| step <= 1, to: 3 })
+}
+
+fn back_to_first(view: &View<'_>) -> Result<Next, Refusal> {
+    let [_, closes] = view.quorum.each();
+    cross(view, Crossing { closes, group: ClientGroup::New, admits: |step| step >= 3, to: 1 })
 }
 
 fn finish(view: &View<'_>) -> Result<Next, Refusal> {
@@ -260,29 +285,6 @@ fn finish(view: &View<'_>) -> Result<Next, Refusal> {
     }
     view.need_gone(ClientGroup::Moving)?;
     Ok(Next::Write(rest, Some(4)))
-}
-
-/// The mirror image of [`switch`].
-fn back_to_first(view: &View<'_>) -> Result<Next, Refusal> {
-    let [_, new] = view.quorum.each();
-    view.need_reached(view.quorum)?;
-    view.need_moving()?;
-    view.need_known(new)?;
-    let late = view.at(|step| step >= 3);
-    if !late.is_empty() {
-        view.need_gone(ClientGroup::New)?;
-        return Ok(Next::Write(late, Some(2)));
-    }
-    let between = view.at(|step| step == 2);
-    if between.is_empty() {
-        return Ok(Next::Done);
-    }
-    // It does not show whether a master came to step 2 from above or from below.
-    let closed = view.at(|step| step <= 2).and(view.steady);
-    if new.is_in(new.all().without(closed)) {
-        return Ok(Next::Wait);
-    }
-    Ok(Next::Write(between, Some(1)))
 }
 
 fn back_to_start(view: &View<'_>) -> Result<Next, Refusal> {

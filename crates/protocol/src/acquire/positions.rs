@@ -138,7 +138,7 @@ impl Positions {
     }
 
     fn which(&self, what: impl Fn(&Place) -> bool) -> NodeSet {
-        NodeId::all(self.places.len()).filter(|node| what(&self.places[node.index()])).collect()
+        NodeSet::which(&self.places, what)
     }
 }
 
@@ -246,7 +246,7 @@ impl Acquire {
     /// Ends the round for masters that have not replied.
     pub(super) fn close_round(&mut self, cx: &mut Context<'_>) {
         let awaited = self.votes.awaited();
-        for node in NodeId::all(self.config.nodes()).filter(|node| awaited.contains(*node)) {
+        for node in awaited.iter() {
             self.note_place(cx.now, node, &Reply::Unknown(Cause::Silent));
         }
         self.votes.close(cx.now);

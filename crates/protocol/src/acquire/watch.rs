@@ -63,7 +63,7 @@ impl Watch {
     }
 
     fn which(&self, what: impl Fn(&Known) -> bool) -> NodeSet {
-        NodeId::all(self.known.len()).filter(|node| what(&self.known[node.index()])).collect()
+        NodeSet::which(&self.known, what)
     }
 
     /// The earliest time at which a quorum can be free, unless the holder gives the resource back:

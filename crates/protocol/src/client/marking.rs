@@ -70,9 +70,7 @@ fn foreign<T>(link: &Link<T>) -> Foreign {
 ///   shows this client's own marker. The others have the same masters, so they do not have a quorum
 ///   as well.
 fn may_mark<T>(links: &[Link<T>], quorum: Quorum) -> bool {
-    let which = |counts: fn(&Link<T>) -> bool| -> NodeSet {
-        NodeId::all(links.len()).filter(|node| counts(&links[node.index()])).collect()
-    };
+    let which = |counts: fn(&Link<T>) -> bool| NodeSet::which(links, counts);
     let own = which(|link| matches!(link.shown(), Some(Ok(()))));
     let open_to_us = which(|link| {
         link.state() == LinkState::Up

@@ -14,7 +14,6 @@ use crate::acquire::{Failure, Turn, WaitPolicy};
 use crate::claim::Claim;
 use crate::effect::Key;
 use crate::queue::{Queue, RecentReleases};
-use crate::quorum::NodeId;
 use crate::time::{Time, millis};
 use crate::vote::{Holder, Reply, Votes};
 
@@ -230,7 +229,7 @@ impl<C: ClaimMachine> Client<C> {
                 let taken = Reply::Taken(Holder::Lease { token: hold.token(), left_ms });
                 let nodes = hold.config().nodes();
                 let mut votes = Votes::open(nodes, now);
-                for node in NodeId::all(nodes).filter(|node| hold.members().contains(*node)) {
+                for node in hold.members().iter() {
                     votes.record(now, node, taken.clone());
                 }
                 Some((Failure::Taken, votes))

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use redquorum_protocol::NodeId;
+
 use super::*;
 
 /// The most masters of a test.
@@ -78,10 +80,6 @@ fn nodes(numbers: impl IntoIterator<Item = usize>) -> NodeSet {
     numbers.into_iter().map(NodeId::new).collect()
 }
 
-fn all(set: NodeSet) -> impl Iterator<Item = NodeId> {
-    NodeId::all(MOST).filter(move |node| set.contains(*node))
-}
-
 impl Setup {
     fn new(from: NodeSet, to: NodeSet) -> Self {
         Self {
@@ -101,7 +99,7 @@ impl Setup {
 
     fn start(&self) -> State {
         let mut steps = [UNMARKED; MOST];
-        all(self.sets()[0]).for_each(|node| steps[node.index()] = 0);
+        self.sets()[0].iter().for_each(|node| steps[node.index()] = 0);
         State {
             steps,
             claims: [0; MOST],
@@ -114,7 +112,7 @@ impl Setup {
     /// The masters that admit clients of the old set, of both, and of the new one.
     fn admitting(&self, state: &State) -> [NodeSet; 3] {
         [0..=1, 1..=3, 3..=4].map(|steps| {
-            all(self.quorum.all()).filter(|it| steps.contains(&state.steps[it.index()])).collect()
+            self.quorum.all().iter().filter(|it| steps.contains(&state.steps[it.index()])).collect()
         })
     }
 
@@ -190,7 +188,7 @@ impl Setup {
             let mut state = *state;
             let ours = u8::try_from(tool).unwrap() + 1;
             let is_taken = |node: NodeId| ![0, ours].contains(&state.claims[node.index()]);
-            if self.claims && steady.is_some() && all(reached).any(is_taken) {
+            if self.claims && steady.is_some() && reached.iter().any(is_taken) {
                 state.tools[tool] = Tool::Idle;
                 into.push(state);
                 continue;
@@ -201,7 +199,7 @@ impl Setup {
                 Order::Fixed(goal) => goal,
                 Order::Back => Goal::back(self.quorum, &steps),
             };
-            all(reached).for_each(|node| state.claims[node.index()] = ours);
+            reached.iter().for_each(|node| state.claims[node.index()] = ours);
             state.tools[tool] = match self.decide(goal, steps, steady.and(reached)) {
                 Next::Write(nodes, to) => Tool::Writing(goal, nodes.and(reached), to, state.steps),
                 Next::Wait => Tool::Waiting(goal, 0, reached),
@@ -227,7 +225,7 @@ impl Setup {
             });
             (kind, state.steps[at], state.claims[at], of_tool)
         };
-        let known: Vec<NodeId> = all(self.quorum.all()).collect();
+        let known: Vec<NodeId> = self.quorum.all().iter().collect();
         let mut sorted = known.clone();
         // Of a kind: a master takes the place of one of the same kind.
         sorted.sort_by_key(key);
@@ -297,7 +295,7 @@ impl Setup {
                 Tool::Writing(goal, pending, to, seen) => {
                     with(Tool::Idle);
                     with(Tool::Ready(goal, NodeSet::EMPTY));
-                    for node in all(pending) {
+                    for node in pending.iter() {
                         let at = node.index();
                         let mut state = *state;
                         let is_ours = self.tools == 1
@@ -319,7 +317,7 @@ impl Setup {
             }
         }
         if state.restarts > 0 {
-            for node in all(self.quorum.all()) {
+            for node in self.quorum.all().iter() {
                 self.restart(state, node, into);
             }
         }
@@ -372,7 +370,7 @@ impl Setup {
             match self.decide(goal, self.view(&state, self.alive), steady) {
                 Next::Write(nodes, to) => {
                     let to = to.map_or(UNMARKED, |to| u8::try_from(to).unwrap());
-                    all(nodes.and(self.alive)).for_each(|node| self.set(&mut state, node, to));
+                    nodes.and(self.alive).iter().for_each(|node| self.set(&mut state, node, to));
                     steady = NodeSet::EMPTY;
                 }
                 Next::Wait => {
@@ -392,7 +390,8 @@ impl Setup {
     fn is_at(&self, goal: Goal, state: &State) -> bool {
         let [old, new] = self.sets();
         let marked = |set: NodeSet| {
-            all(set.and(self.alive))
+            set.and(self.alive)
+                .iter()
                 .map(|it| state.steps[it.index()])
                 .filter(|step| *step != UNMARKED)
         };
@@ -409,7 +408,7 @@ impl Setup {
 }
 
 fn subsets(of: NodeSet) -> impl Iterator<Item = NodeSet> {
-    let members: Vec<NodeId> = all(of).collect();
+    let members: Vec<NodeId> = of.iter().collect();
     (0..1_usize << members.len()).map(move |mask| {
         let is_in = |(bit, _): &(usize, &NodeId)| mask >> bit & 1 == 1;
         members.iter().enumerate().filter(is_in).map(|(_, node)| *node).collect()
@@ -482,7 +481,7 @@ fn a_master_may_be_dead_all_the_time() {
         let [old, new] = setup.sets();
         // One that is only old, as one that is replaced; one that is only new; one of both.
         for dead in [old.without(new), new.without(old), old.and(new)] {
-            if let Some(dead) = all(dead).next() {
+            if let Some(dead) = dead.iter().next() {
                 let alive = setup.alive.without([dead].into_iter().collect());
                 holds(&Setup { alive, ..setup });
             }
