@@ -25,11 +25,11 @@ mutants *args:
 evidence *args:
     cargo run --quiet -p redquorum-harness --example evidence -- {{args}}
 
-# Prove the theorems, and tell what goes wrong without each assumption and rule: needs Python and Z3, one minute.
+# Prove the theorems, and tell what goes wrong without each assumption and rule: needs Python and Z3, one minute on two idle cores.
 proof *args:
     python3 proof/prove.py {{args}}
 
-# Let TLC examine the specification and its known failures: needs Python and Java, one minute.
+# Let TLC examine the specification and its known failures: needs Python and Java, one to two minutes.
 tla *args:
     python3 proof/tlc.py {{args}}
 

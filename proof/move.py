@@ -41,9 +41,10 @@ def theory():
     t = Theory("A move to other masters", start, {
         "A1": "any two quorums of one set share a master",
         "A2": "a master keeps a key until its attempt is over",
-        "joint": "a client that uses two sets needs a quorum of each",
+        "joint": "a client that uses two sets needs a quorum of each (mutant counts-union)",
         "grant": "a master grants only while its marker names the kind of the client",
-        "extend": "a master extends only while its marker names the kind of the client",
+        "extend": "a master extends only while its marker names the kind of the client (mutant "
+                  "extends-unadmitted)",
         "quorum": "a kind is closed only when a quorum of one of its sets does not name it",
         "wait": "a kind is closed only when all leases are over that it had by then",
         "look": "the tool sees that quorum within one quarantine",
