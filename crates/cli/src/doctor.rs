@@ -33,6 +33,7 @@ mod questions;
 mod server_info;
 
 pub(crate) use command::{DoctorOptions, HELP, main};
+pub(crate) use questions::identity;
 
 /// The severity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]

@@ -23,8 +23,9 @@ use tokio::time::timeout;
 /// Timeout of a connection and of a reply: longer than that of any sensible lock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The longest reply that is read. `INFO` of a server with many modules and clients is the longest.
-const MAX_REPLY: usize = 4 << 20;
+/// The longest reply that is read: `CLIENT LIST` has up to 400 bytes for each connection, so this is
+/// that of 150 000.
+const MAX_REPLY: usize = 64 << 20;
 
 /// Why there is no connection, or none any more.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -25,6 +25,7 @@ use serde::Serialize;
 
 use self::steps::{ClientGroup, Goal, MasterStep, Next, Refusal, Side, View, next};
 use crate::codes::Code;
+use crate::doctor::identity;
 use crate::line::{AskError, Line, Value, on_all, reply};
 use crate::options::{LockOptions, plans};
 use crate::{complain, runtime, say, say_json};
@@ -108,6 +109,8 @@ return 'OK'
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shown {
     run_id: Option<RunId>,
+    /// Whether it syncs every write before it answers.
+    syncs: bool,
     marker: Option<String>,
     /// The connections of each group of clients; `None` if `CLIENT LIST` is forbidden.
     clients: Option<Clients>,
@@ -345,7 +348,7 @@ impl Move {
         let admitted = Admitted::at_step(step, self.from, self.to);
         let marker = match &shown.marker {
             Some(marker) => marker.clone(),
-            None => self.guard.marker(shown.run_id.as_ref()?, false).to_string(),
+            None => self.guard.marker(shown.run_id.as_ref()?, shown.syncs).to_string(),
         };
         Some(with_admitted(&marker, admitted))
     }
@@ -591,19 +594,13 @@ async fn look(
         _ => None,
     };
     let marker = marker.filter(|marker| !marker.is_empty());
-    let info = match line.ask(&[b"INFO", b"server"]).await {
-        Ok(info) => info.words().concat(),
-        Err(AskError::Refused(_)) => String::new(),
-        Err(why) => return Err(why),
-    };
-    let run_id = info.lines().find_map(|line| line.trim().strip_prefix("run_id:"));
+    let (run_id, syncs) = identity(&mut line).await?;
     let clients = match line.ask(&[b"CLIENT", b"LIST"]).await {
         Ok(list) => Some(Clients::of(&list.words().concat(), from, to)),
         Err(AskError::Refused(_)) => None,
         Err(why) => return Err(why),
     };
-    let run_id = run_id.map(|id| RunId(Arc::from(id)));
-    Ok(Shown { run_id, marker, clients, is_claimed })
+    Ok(Shown { run_id, syncs, marker, clients, is_claimed })
 }
 
 impl Clients {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use redquorum_protocol::RunId;
 use redquorum_protocol::wire::marker as marker_of;
 use tokio::time::sleep;
 
@@ -23,6 +24,25 @@ pub(super) async fn info(line: &mut Line) -> Result<Info, AskError> {
 
 pub(super) async fn settings(line: &mut Line) -> Result<Settings, AskError> {
     Ok(Settings::read(&line.ask(&[b"CONFIG", b"GET", b"*append*"]).await?.words()))
+}
+
+/// What a boot marker says of a master: its process, and whether it syncs every write.
+///
+/// # Errors
+/// There is no reply. A command that is forbidden shows nothing.
+pub(crate) async fn identity(line: &mut Line) -> Result<(Option<RunId>, bool), AskError> {
+    let info = if_allowed(info(line).await)?.unwrap_or_default();
+    let settings = if_allowed(settings(line).await)?.unwrap_or_default();
+    let durable = settings.durable() && info.was_no_replica;
+    Ok((info.run_id, durable))
+}
+
+fn if_allowed<T>(asked: Result<T, AskError>) -> Result<Option<T>, AskError> {
+    match asked {
+        Ok(value) => Ok(Some(value)),
+        Err(AskError::Refused(_)) => Ok(None),
+        Err(why) => Err(why),
+    }
 }
 
 /// The boot marker. A value that is no text becomes `?`, as in the lock.

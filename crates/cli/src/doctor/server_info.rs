@@ -133,7 +133,7 @@ pub(super) struct Info {
     pub(super) appends: Option<bool>,
     pub(super) cluster: bool,
     pub(super) loading: bool,
-    was_no_replica: bool,
+    pub(super) was_no_replica: bool,
 }
 
 impl Info {

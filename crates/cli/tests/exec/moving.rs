@@ -292,8 +292,18 @@ fn a_client_of_another_step_is_in_the_way_and_is_named() {
     let (code, _, errors) = it.run(&["begin"]);
     assert!(code == 69 && errors.contains("too few masters have a marker"), "{errors}");
     runtime.block_on(old.initialize_masters());
+    // A new master that syncs every write is marked as such, and trusted after a restart.
+    for (setting, value) in [("appendonly", "yes"), ("appendfsync", "always")] {
+        let set = [b"CONFIG", b"SET".as_slice(), setting.as_bytes(), value.as_bytes()];
+        masters.command(4, &set).unwrap();
+    }
     it.done("begin", "clients may move");
     it.done("begin", "nothing to do");
+    let is_marked_so = |master| match masters.command(master, &[b"GET", b"redquorum:boot"]) {
+        Ok(RespValue::Bulk(marker)) => marker.ends_with(b" always"),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([3, 4].map(is_marked_so), [false, true]);
     let (code, _, errors) = it.run(&["switch"]);
     assert_eq!(code, 1, "{errors}");
     assert!(errors.contains("clients with the old masters alone"), "{errors}");
