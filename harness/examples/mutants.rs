@@ -35,8 +35,22 @@ mod theorems;
 const SEED: u64 = 0;
 const RUNS: u64 = 200_000;
 
+const USAGE: &str = "\
+usage: mutants [--real | --search | --histories] [NAME]...
+
+Runs clients with deliberate bugs (all, or those that are named) in every scenario, in virtual time,
+and in the model check, and prints a Markdown table of what catches each of them.
+
+  --real       on real masters: a quarter of an hour
+  --search     look for them by random scenarios, and print the number of runs until each find
+  --histories  print no table: write the history of every run and the verdict on it";
+
 fn main() -> ExitCode {
     let has = |option: &str| std::env::args().any(|word| word == option);
+    if has("--help") || has("-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let all_well = if has("--histories") {
         histories().map(|()| true)
     } else if has("--search") {

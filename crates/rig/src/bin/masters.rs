@@ -8,6 +8,8 @@ use std::{
     env, io,
     io::Write,
     process::{self, ExitCode},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
 use redquorum_rig::{Builder, Masters, RigError, find_server};
@@ -16,7 +18,10 @@ const USAGE: &str = "\
 usage: masters [N]
 
 Starts N independent Redis masters on free ports of this machine (default 5), prints their URLs,
-and waits. Ctrl-C ends them; nothing is left behind.";
+and waits. Ctrl-C ends them; nothing is left behind.
+
+While it waits, it takes commands, one on a line: kill 2, start 2, pause 2, resume 2. A master that
+was killed starts again empty.";
 
 const NO_SERVER: u8 = 3;
 const BAD_USAGE: u8 = 64;
@@ -50,8 +55,12 @@ fn main() -> ExitCode {
     };
     // A reader that closes the pipe does not end the program.
     let _written = announce(&masters, &mut io::stdout().lock());
+    let masters = Arc::new(Mutex::new(Some(masters)));
+    let obeyed = masters.clone();
+    thread::spawn(move || obey(&obeyed));
     let code = wait_for_the_end();
-    drop(masters);
+    // The thread may wait for a line all the while.
+    drop(lock(&masters).take());
     ExitCode::from(code)
 }
 
@@ -60,12 +69,46 @@ fn fail(code: u8, why: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
+fn lock(masters: &Mutex<Option<Masters>>) -> MutexGuard<'_, Option<Masters>> {
+    masters.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Carries out the commands on standard input, until it ends.
+fn obey(masters: &Mutex<Option<Masters>>) {
+    for line in io::stdin().lines().map_while(Result::ok) {
+        let Some(masters) = &*lock(masters) else { return };
+        if !line.trim().is_empty() {
+            eprintln!("{}", carry_out(masters, &line).unwrap_or_else(|why| why));
+        }
+    }
+}
+
+fn carry_out(masters: &Masters, line: &str) -> Result<String, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let known = format!("write kill, start, pause or resume, and 1 to {}", masters.len());
+    let [what, number] = *words else { return Err(known) };
+    let Ok(node) = number.parse() else { return Err(known) };
+    if !(1..=masters.len()).contains(&node) {
+        return Err(known);
+    }
+    let (done, state) = match what {
+        "kill" => (masters.kill(node), "is killed"),
+        "start" => (masters.restart(node), "runs, empty"),
+        "pause" => (masters.pause(node), "stands still"),
+        "resume" => (masters.resume(node), "goes on"),
+        _ => return Err(known),
+    };
+    done.map_err(|why| why.to_string())?;
+    let pid = masters.pid(node).map_or(String::new(), |pid| format!(", process {pid}"));
+    Ok(format!("master {node} {state}{pid}"))
+}
+
 fn announce(masters: &Masters, out: &mut impl Write) -> io::Result<()> {
     let urls = masters.urls();
     let server = find_server().map(|server| server.to_string()).unwrap_or_default();
     writeln!(out, "{} masters, {server}, process {}.", urls.len(), process::id())?;
-    writeln!(out, "Ctrl-C ends them, nothing is left behind. To pause, resume or kill one:")?;
-    writeln!(out, "kill -STOP, kill -CONT or kill -KILL and its process id.\n")?;
+    writeln!(out, "Ctrl-C ends them, nothing is left behind. To kill one, and to start it again:")?;
+    writeln!(out, "write kill 2, start 2, pause 2 or resume 2, or send signals to its process.\n")?;
     for node in 1..=masters.len() {
         let pid = masters.pid(node).unwrap_or_default();
         writeln!(out, "master {node}: port {}, process {pid}", masters.port(node))?;

@@ -1,18 +1,22 @@
 //! The `masters` binary, and the harness that runs these tests.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use redquorum_rig::{REQUIRE_VARIABLE, SERVER_VARIABLE, trials::Case};
 
-use crate::{both::tests_without, support::Owner};
+use crate::{
+    both::tests_without,
+    support::{Owner, send},
+};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: a_signal_ends_the_binary_with_its_code_and_nothing_is_left,
+        with_masters: it_kills_and_starts_masters_that_are_named_on_standard_input,
         plain: bad_arguments_exit_with_64_and_the_usage,
         plain: without_a_server_the_exit_code_is_3_and_the_error_names_the_package,
         plain: without_a_server_tests_are_ignored_or_fail_if_it_is_required,
@@ -51,6 +55,37 @@ fn masters(args: &[&str], server: &str) -> (Option<i32>, String, String) {
     let output = command.args(args).env(SERVER_VARIABLE, server).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn it_kills_and_starts_masters_that_are_named_on_standard_input() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_masters"));
+    command.arg("2").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut orders, replies) = (child.stdin.take().unwrap(), child.stderr.take().unwrap());
+    let mut replies = BufReader::new(replies).lines();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let url = out.find_map(|line| line.unwrap().strip_prefix("redis://").map(str::to_owned));
+    let address = url.unwrap();
+    let address = address.trim_end_matches('/').to_owned();
+    let connects = || TcpStream::connect(&address).is_ok();
+    for (order, reply, is_up) in [
+        ("kill 1", "master 1 is killed", Some(false)),
+        ("start 1", "master 1 runs, empty", Some(true)),
+        ("pause 1", "master 1 stands still", None),
+        ("resume 1", "master 1 goes on", Some(true)),
+        ("kill 3", "write kill, start, pause or resume, and 1 to 2", Some(true)),
+        ("end it", "write kill, start, pause or resume, and 1 to 2", Some(true)),
+    ] {
+        writeln!(orders, "{order}").unwrap();
+        let line = replies.next().unwrap().unwrap();
+        assert!(line.starts_with(reply), "{order}: {line}");
+        assert!(is_up.is_none_or(|is_up| connects() == is_up), "{order}");
+    }
+    drop(orders);
+    assert!(child.try_wait().unwrap().is_none(), "the end of its input has no effect");
+    send("TERM", &child.id().to_string());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(!connects());
 }
 
 fn bad_arguments_exit_with_64_and_the_usage() {

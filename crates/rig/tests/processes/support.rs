@@ -89,7 +89,7 @@ pub(crate) fn exists(pid: u32) -> bool {
 }
 
 /// Sends a signal with the shell's `kill`: the separate program is not on every system.
-fn send(signal: &str, to: &str) -> bool {
+pub(crate) fn send(signal: &str, to: &str) -> bool {
     let script = format!("kill -{signal} {to} 2>/dev/null");
     Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success()
 }
