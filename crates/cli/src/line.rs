@@ -23,8 +23,8 @@ use tokio::time::timeout;
 /// Timeout of a connection and of a reply: longer than that of any sensible lock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The longest reply that is read: `CLIENT LIST` has up to 400 bytes for each connection, so this is
-/// that of 150 000.
+/// The longest reply that is read: `CLIENT LIST` has up to 400 bytes for each connection, so this
+/// is that of 150 000.
 const MAX_REPLY: usize = 64 << 20;
 
 /// Why there is no connection, or none any more.
