@@ -189,6 +189,25 @@ fn the_repository_is_tidy() {
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
+/// The site is a book of all documents: none is left out of its table of contents.
+#[test]
+fn the_site_has_every_document() {
+    let site = root().join("docs/site");
+    let summary = fs::read_to_string(site.join("SUMMARY.md")).unwrap();
+    let links = summary.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    let pages: BTreeSet<_> =
+        links.map(|(link, _)| site.join(link).canonicalize().unwrap()).collect();
+    let known = known();
+    let documents = known.files.iter().filter(|name| {
+        let is_page = name.starts_with("docs/") || !name.contains('/');
+        is_page && name.ends_with(".md") && !name.ends_with("SUMMARY.md")
+    });
+    let missing: Vec<_> = documents
+        .filter(|name| !pages.contains(&root().join(name).canonicalize().unwrap()))
+        .collect();
+    assert!(missing.is_empty() && pages.len() > 20, "not in docs/site/SUMMARY.md: {missing:?}");
+}
+
 /// The modules at the root of its crate that a text imports: `crate::a::b`, `crate::{a, b::c}`.
 fn imported(text: &str) -> BTreeSet<String> {
     let word = |text: &str| -> String {
