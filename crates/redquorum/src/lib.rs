@@ -171,6 +171,11 @@ pub use rng::RetryPolicy;
 pub use several::{AcquireAll, Leases, ReleasedAll};
 pub use signal::LossSignal;
 
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Masters beyond plain URLs: credentials that change, Sentinels, connectors of your own.
 pub mod connect {
     pub use crate::endpoint::{BadUrl, Credentials};
