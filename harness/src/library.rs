@@ -190,7 +190,7 @@ async fn serve(
     let lock = build(builder(&addresses, &options).tokio_clock_for_tests(), &options).await;
     let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
     output.tell(ready());
-    let handler = RequestHandler::new(output, lock, options.fencing, neglect);
+    let handler = RequestHandler::new(output, lock.into(), options.fencing, neglect);
     while let Some(request) = requests.recv().await {
         handler.handle(request);
     }

@@ -67,7 +67,8 @@ fn start() -> Result<std::convert::Infallible, String> {
     runtime.block_on(async {
         let lock = build(builder(&nodes, &options), &options).await?;
         Output::Stdout.tell(ready());
-        let handler = RequestHandler::new(Output::Stdout, lock, options.fencing, Box::new(|| None));
+        let handler =
+            RequestHandler::new(Output::Stdout, lock.into(), options.fencing, Box::new(|| None));
         while let Some(line) = lines.recv().await {
             handler.take(&line);
         }

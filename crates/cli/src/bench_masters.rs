@@ -46,6 +46,9 @@ pub(crate) struct BenchOptions {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// The shard whose masters to look at, if the resources are spread over several
+    #[arg(long, value_name = "NAME")]
+    shard: Option<String>,
     #[command(flatten)]
     lock: LockOptions,
 }
@@ -70,7 +73,7 @@ struct Measured {
 }
 
 pub(crate) fn main(options: &BenchOptions) -> Result<Code, Code> {
-    let plan = plan(&options.lock.builder()?)?;
+    let plan = plan(&options.lock.builder()?, options.shard.as_deref())?;
     if options.length < SHORTEST {
         let wrong = format!("--for {:?} is too short for the rate of a clock", options.length);
         return Err(complain(Code::USAGE, &wrong, "give at least 1s"));

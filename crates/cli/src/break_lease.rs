@@ -12,7 +12,7 @@ use redquorum_protocol::{Key, NodeSet, WakeUp};
 
 use crate::codes::Code;
 use crate::line::{AskError, Line, Value, on_all};
-use crate::options::{LockOptions, plan};
+use crate::options::{LockOptions, plan_of};
 use crate::{complain, runtime, say};
 
 pub(crate) const HELP: &str = "\
@@ -58,7 +58,7 @@ fn digits(token: &Token) -> String {
 
 /// Looks, asks, and breaks.
 pub(crate) fn main(options: BreakOptions) -> Result<Code, Code> {
-    let plan = plan(&options.lock.builder()?)?;
+    let plan = plan_of(&options.lock.builder()?, &options.resource)?;
     let key: Key = [&plan.prefix, options.resource.as_bytes()].concat().into();
     runtime()?.block_on(async {
         let found = on_all(&plan.nodes, {

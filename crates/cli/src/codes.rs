@@ -42,6 +42,7 @@ impl Code {
     pub(crate) const fn of_build(error: &BuildError) -> Self {
         match error {
             BuildError::NoQuorum(_) => Self::UNAVAILABLE,
+            BuildError::Shard { error, .. } => Self::of_build(error),
             BuildError::NoRuntime | BuildError::Runtime(_) => Self::SYSTEM,
             _ => Self::USAGE,
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use nix::sys::signal::Signal;
-use redquorum::{AcquireError, Builder, Lease, Lost, Redlock};
+use redquorum::{AcquireError, Builder, Lease, Lost, Shards};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -169,13 +169,13 @@ pub(crate) fn main(options: ExecOptions) -> Result<Code, Code> {
 
 async fn run(options: ExecOptions, builder: Builder, margins: Margins) -> Result<Code, Code> {
     let mut signals = Signals::listen()?;
-    let lock = tokio::select! {
-        lock = build(builder) => lock?,
+    let shards = tokio::select! {
+        shards = build(builder) => shards?,
         signal = signals.next() => return Ok(Code::of_signal(signal as i32)),
     };
-    let ended = held(&options, &lock, margins, &mut signals).await;
+    let ended = held(&options, &shards, margins, &mut signals).await;
     // What is left on a master that does not answer expires by itself.
-    if let Err(unfinished) = lock.shutdown(Duration::from_secs(1)).await {
+    if let Err(unfinished) = shards.shutdown(Duration::from_secs(1)).await {
         options.tell(&unfinished.to_string());
     }
     told();
@@ -184,17 +184,17 @@ async fn run(options: ExecOptions, builder: Builder, margins: Margins) -> Result
 
 async fn held(
     options: &ExecOptions,
-    lock: &Redlock,
+    shards: &Shards,
     margins: Margins,
     signals: &mut Signals,
 ) -> Result<Code, Code> {
     let acquired = tokio::select! {
-        acquired = options.acquire(lock) => acquired,
+        acquired = options.acquire(shards) => acquired,
         signal = signals.next() => return Ok(Code::of_signal(signal as i32)),
     };
     let leases = acquired.map_err(|error| options.not_acquired(&error))?;
     let mut keeper = Keeper::of(leases, options, margins).await;
-    let started = match keeper.command(options, lock) {
+    let started = match keeper.command(options, shards) {
         // This machine was stopped since the grant.
         _ if keeper.left() <= margins.term_before => None,
         Err(error) => Some(Err(error)),
@@ -240,7 +240,7 @@ impl ExecOptions {
         }
     }
 
-    async fn acquire(&self, lock: &Redlock) -> Result<Vec<Lease>, AcquireError> {
+    async fn acquire(&self, shards: &Shards) -> Result<Vec<Lease>, AcquireError> {
         let names = || self.resources.iter().map(|name| name.as_bytes());
         let fenced = !self.no_fencing && !self.shared;
         /// All requests have these methods.
@@ -255,13 +255,13 @@ impl ExecOptions {
         let at_least = self.at_least.unwrap_or_default();
         match (self.permits, self.resources.as_slice()) {
             (Some(permits), [name, ..]) => {
-                let request = send!(lock.semaphore(name.as_bytes(), permits).acquire());
+                let request = send!(shards.semaphore(name.as_bytes(), permits).acquire());
                 Ok(vec![request.at_least(at_least).await?])
             }
             (None, [name]) => {
-                Ok(vec![send!(lock.acquire(name.as_bytes())).at_least(at_least).await?])
+                Ok(vec![send!(shards.acquire(name.as_bytes())).at_least(at_least).await?])
             }
-            _ => Ok(send!(lock.acquire_all(names())).await?.into_iter().collect()),
+            _ => Ok(send!(shards.acquire_all(names())).await?.into_iter().collect()),
         }
     }
 
@@ -370,7 +370,7 @@ impl Keeper {
     }
 
     /// The command, with its variables.
-    fn command(&self, options: &ExecOptions, lock: &Redlock) -> io::Result<Command> {
+    fn command(&self, options: &ExecOptions, shards: &Shards) -> io::Result<Command> {
         let mut command = if options.die_with_parent {
             let mut tied = Command::new(std::env::current_exe()?);
             tied.arg("tied").arg(std::process::id().to_string()).arg("--").args(&options.command);
@@ -393,7 +393,7 @@ impl Keeper {
             None => command.env_remove("REDQUORUM_FENCING_TOKEN"),
         };
         let slot = options.permits.and_then(|permits| {
-            lock.semaphore(options.resources[0].as_bytes(), permits).slot(&self.leases[0])
+            shards.semaphore(options.resources[0].as_bytes(), permits).slot(&self.leases[0])
         });
         match slot {
             Some(slot) => command.env("REDQUORUM_PERMIT", slot.to_string()),

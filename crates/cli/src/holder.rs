@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use clap::Args;
 use redquorum::report::{Holder, MasterOutcome, MasterReport};
-use redquorum::{HeldBy, Plan, Redlock, Token};
+use redquorum::{HeldBy, Plan, Shards, Token};
 use redquorum_protocol::wire::queue_of;
 use redquorum_protocol::{Key, slot_of};
 use serde::Serialize;
 
 use crate::codes::Code;
 use crate::line::{AskError, Line, Value, on_all};
-use crate::options::{LockOptions, build, plan};
+use crate::options::{LockOptions, build, plan_of};
 use crate::{complain, permits, runtime, say, time};
 
 pub(crate) const HELP: &str = "\
@@ -173,13 +173,15 @@ pub(crate) fn main(mut options: HolderOptions) -> Result<Code, Code> {
     }
     runtime()?.block_on(async {
         let builder = options.lock.builder()?;
-        let plan = plan(&builder)?;
-        let lock = build(builder).await?;
+        let plans = options.resources.iter().map(|resource| plan_of(&builder, resource));
+        let plans = plans.collect::<Result<Vec<Plan>, Code>>()?;
+        let shards = build(builder).await?;
         let mut before: Vec<Option<_>> = vec![None; options.resources.len()];
         loop {
             let mut code = Code::NO;
-            for (resource, before) in options.resources.iter().zip(&mut before) {
-                let answer = ask(&lock, &plan, resource).await?;
+            for ((resource, plan), before) in options.resources.iter().zip(&plans).zip(&mut before)
+            {
+                let answer = ask(&shards, plan, resource).await?;
                 code = match (answer.state, code) {
                     ("held", _) => Code::SUCCESS,
                     ("unclear", Code::NO) => Code::UNAVAILABLE,
@@ -199,8 +201,9 @@ pub(crate) fn main(mut options: HolderOptions) -> Result<Code, Code> {
     })
 }
 
-async fn ask(lock: &Redlock, plan: &Plan, resource: &OsString) -> Result<Answer, Code> {
-    let held = lock.holder(resource.as_bytes()).await.map_err(|error| {
+async fn ask(shards: &Shards, plan: &Plan, resource: &OsString) -> Result<Answer, Code> {
+    let home = shards.home(resource.as_bytes());
+    let held = home.holder(resource.as_bytes()).await.map_err(|error| {
         complain(Code::of_acquire(&error), &error.to_string(), "correct the name of the resource")
     })?;
     let key: Key = [&plan.prefix, resource.as_bytes()].concat().into();

@@ -8,23 +8,25 @@
 
 mod steps;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use redquorum::connect::Node;
 use redquorum_protocol::wire::{BOOT, PROBATION};
 use redquorum_protocol::{
-    Admitted, Distrust, Fingerprint, Guard, MastersId, NodeId, NodeSet, Quorum, RunId, admitted_by,
-    with_admitted,
+    Admitted, Distrust, Fingerprint, Guard, MAX_NODES, MastersId, NodeId, NodeSet, Quorum, RunId,
+    admitted_by, with_admitted,
 };
 use serde::Serialize;
 
-use self::steps::{ClientGroup, Goal, MasterStep, Next, Refusal, View, next};
+use self::steps::{ClientGroup, Goal, MasterStep, Next, Refusal, Side, View, next};
 use crate::codes::Code;
 use crate::line::{AskError, Line, Value, on_all, reply};
-use crate::options::{LockOptions, plan};
+use crate::options::{LockOptions, plans};
 use crate::{complain, runtime, say, say_json};
 
 pub(crate) const HELP: &str = "\
@@ -126,9 +128,9 @@ struct Clients {
 
 /// A move of a lock with a guard.
 struct Move {
-    nodes: Vec<Arc<dyn redquorum::connect::Node>>,
+    nodes: Vec<Arc<dyn Node>>,
     names: Vec<String>,
-    quorum: Quorum,
+    sides: [Side; 2],
     guard: Guard,
     from: Fingerprint,
     to: Fingerprint,
@@ -152,13 +154,14 @@ pub(crate) fn main(options: MastersOptions) -> Result<Code, Code> {
 
 impl Move {
     fn of(options: &MastersOptions) -> Result<Self, Code> {
-        let plan = plan(&options.lock.builder()?)?;
+        let plans = plans(&options.lock.builder()?)?;
         let wrong = |wrong: &str, fix: &str| complain(Code::USAGE, wrong, fix);
-        if plan.quorum.moves().is_none() {
-            let fix = "give the URLs of all new masters, with those that stay: --moving-to URLS";
+        if plans.iter().all(|(_, plan)| plan.quorum.moves().is_none()) {
+            let fix = "give the URLs of all new masters, with those that stay: --moving-to URLS, or \
+                       --moving-to-shards for shards";
             return Err(wrong("the lock does not move to other masters", fix));
         }
-        let Some(guard) = plan.guard else {
+        let Some(guard) = plans[0].1.guard else {
             let fix = "give the guard that all clients have: --restart-guard TIME. Without one, move \
                        by waiting times: docs/moving.md";
             return Err(wrong("without a restart guard, masters have no markers", fix));
@@ -166,11 +169,39 @@ impl Move {
         let Some(MastersId::Moving { from, to }) = guard.masters_id() else {
             return Err(complain(Code::INTERNAL, "the guard names no move", "report it"));
         };
+        let (mut nodes, mut sides) = (Vec::new(), [Vec::new(), Vec::new()]);
+        let address = |node: &Arc<dyn Node>| (node.name(), node.hello().database);
+        let all: BTreeSet<_> = plans.iter().flat_map(|(_, it)| &it.nodes).map(address).collect();
+        if all.len() > MAX_NODES {
+            let text = format!("{} masters: a move can have at most {MAX_NODES}", all.len());
+            return Err(wrong(
+                &text,
+                "docs/moving.md has the way without markers, by waiting times",
+            ));
+        }
+        for (_, plan) in plans {
+            // A master of several locks is asked once.
+            let place = |node: Arc<dyn Node>| {
+                let known = nodes.iter().position(|it| address(it) == address(&node));
+                NodeId::new(known.unwrap_or_else(|| {
+                    nodes.push(node);
+                    nodes.len() - 1
+                }))
+            };
+            let places: Vec<NodeId> = plan.nodes.into_iter().map(place).collect();
+            for (side, of) in sides.iter_mut().zip(plan.quorum.each()) {
+                let shard = of.all().iter().map(|node| places[node.index()]).collect();
+                let shard = Quorum::among(shard);
+                if !side.contains(&shard) {
+                    side.push(shard);
+                }
+            }
+        }
         let claim = format!("{}.{:?}", std::process::id(), std::time::SystemTime::now());
         Ok(Self {
-            names: plan.nodes.iter().map(|node| node.name()).collect(),
-            nodes: plan.nodes,
-            quorum: plan.quorum,
+            names: nodes.iter().map(|node| node.name()).collect(),
+            nodes,
+            sides: sides.map(Side::new),
             guard,
             from,
             to,
@@ -234,11 +265,11 @@ impl Move {
                 What::Plan | What::Begin => Goal::Begin,
                 What::Switch => Goal::Switch,
                 What::Finish => Goal::Finish,
-                What::Back => Goal::back(self.quorum, &steps),
+                What::Back => Goal::back(&self.sides, &steps),
             });
             let steady = before.take().map_or(NodeSet::EMPTY, |before| same(&before, &shown));
             let connected = ClientGroup::ALL.map(|group| connections(&shown, group) > 0);
-            let view = View { quorum: self.quorum, steps: &steps, steady, connected };
+            let view = View { sides: &self.sides, steps: &steps, steady, connected };
             match next(goal, &view) {
                 Next::Done => return self.done(goal, &shown, &steps, changes),
                 Next::Refuse(why) => return Err(self.refused(goal, why, &shown)),
@@ -444,7 +475,7 @@ impl Move {
     async fn plan(&self, json: bool) -> Result<Code, Code> {
         let shown = self.read(Claims::None).await;
         let steps = self.steps(&shown);
-        let [old, new] = self.quorum.moves().unwrap_or([self.quorum.all(); 2]);
+        let [old, new] = self.sides.each_ref().map(Side::masters);
         let masters: Vec<PlannedMaster<'_>> = NodeId::all(self.names.len())
             .map(|node| {
                 let shown = &shown[node.index()];
@@ -473,11 +504,13 @@ impl Move {
     /// What comes next.
     fn due(&self, steps: &[MasterStep]) -> &'static str {
         let view =
-            View { quorum: self.quorum, steps, steady: NodeSet::EMPTY, connected: [false; 3] };
-        let [old, new] = self.quorum.each();
-        if new.is_in(view.at(|step| step == 4)) && view.at(|step| step <= 3).is_empty() {
+            View { sides: &self.sides, steps, steady: NodeSet::EMPTY, connected: [false; 3] };
+        let [old, new] = &self.sides;
+        if new.every_is_in(view.at(|step| step == 4)) && view.at(|step| step <= 3).is_empty() {
             "nothing: the move is over"
-        } else if new.is_in(view.at(|step| step >= 3)) && !old.is_in(view.at(|step| step <= 1)) {
+        } else if new.every_is_in(view.at(|step| step >= 3))
+            && !old.any_is_in(view.at(|step| step <= 1))
+        {
             match view.at(|step| step <= 2).is_empty() {
                 true => {
                     "start all clients again with the new masters alone, then \
@@ -487,7 +520,7 @@ impl Move {
             }
         } else if !view.at(|step| step >= 2).is_empty() {
             "`redquorum masters switch` again, or `redquorum masters back`: it did not end"
-        } else if self.quorum.is_in(view.at(|step| step == 1)) {
+        } else if view.are_both_in(view.at(|step| step == 1)) {
             match view.at(|step| step == 0).is_empty() {
                 true => "start all clients again with `moving-to`, then `redquorum masters switch`",
                 false => "`redquorum masters begin` again: some masters have not got this step",

@@ -2,12 +2,13 @@
 //! command line, in this order. The keys are those of the library's [`Config`].
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
-use redquorum::{Builder, Config, ConfigKey, Plan, Redlock};
+use redquorum::{BuildError, Builder, Config, ConfigKey, Plan, Redlock, Shards};
 
 use crate::codes::Code;
 use crate::complain;
@@ -130,14 +131,16 @@ impl LockOptions {
             }
         }
         let mut builder = Redlock::builder().name(own_name());
-        let mut has_masters = self.given.iter().any(|(key, _)| key == "masters");
+        let names_masters = |key: &str| key == "masters" || key == "shards";
+        let mut has_masters = self.given.iter().any(|(key, _)| names_masters(key));
         if let Some(file) = file {
             let (config, masters) = read(&file)?;
             has_masters |= masters;
             builder = builder.config(config);
         }
-        let masters = variable("masters");
-        has_masters |= ours.iter().any(|(name, value)| *name == *masters && !value.is_empty());
+        let [masters, shards] = ["masters", "shards"].map(variable);
+        let is_named = |name: &OsString| *name == *masters || *name == *shards;
+        has_masters |= ours.iter().any(|(name, value)| is_named(name) && !value.is_empty());
         let from_env = Config::from_variables(PREFIX, ours)
             .map_err(|error| (error.to_string(), "correct the variable, or unset it".to_owned()))?;
         let mut given = Config::default();
@@ -147,7 +150,7 @@ impl LockOptions {
             })?;
         }
         if !has_masters
-            || self.given.iter().any(|(key, value)| key == "masters" && value.is_empty())
+            || self.given.iter().any(|(key, value)| names_masters(key) && value.is_empty())
         {
             let fix = format!(
                 "give their URLs: --masters redis://db1,redis://db2,redis://db3, or {masters}, or \
@@ -162,12 +165,13 @@ impl LockOptions {
 /// What to do about an option that does not fit another, or an address.
 const CORRECT: &str = "correct the option, in the file, the variable or on the command line";
 
-/// Builds the lock, and connects to its masters.
+/// Builds the lock of each shard, and connects to its masters. A lock without shards is the only
+/// one.
 ///
 /// # Errors
 /// An option that does not fit. It was printed.
-pub(crate) async fn build(builder: Builder) -> Result<Redlock, Code> {
-    builder.build().await.map_err(|error| {
+pub(crate) async fn build(builder: Builder) -> Result<Shards, Code> {
+    builder.build_shards().await.map_err(|error| {
         let code = Code::of_build(&error);
         let fix = if code == Code::UNAVAILABLE {
             "look at the masters: redquorum doctor"
@@ -178,12 +182,45 @@ pub(crate) async fn build(builder: Builder) -> Result<Redlock, Code> {
     })
 }
 
-/// What the lock would connect to, for commands that look at masters themselves.
+fn wrong(error: &BuildError) -> Code {
+    complain(Code::of_build(error), &error.to_string(), CORRECT)
+}
+
+/// What the lock would connect to, for commands that look at masters themselves. If there are
+/// shards, that of one of them.
 ///
 /// # Errors
 /// An option that does not fit. It was printed.
-pub(crate) fn plan(builder: &Builder) -> Result<Plan, Code> {
-    builder.plan().map_err(|error| complain(Code::of_build(&error), &error.to_string(), CORRECT))
+pub(crate) fn plan(builder: &Builder, shard: Option<&str>) -> Result<Plan, Code> {
+    let plans = plans(builder)?;
+    let names: Vec<String> = plans.iter().map(|(name, _)| name.clone()).collect();
+    let is_it = |name: &str| shard.map_or(names.len() == 1, |shard| shard == name);
+    let plan = plans.into_iter().find_map(|(name, plan)| is_it(&name).then_some(plan));
+    plan.ok_or_else(|| {
+        let text = match shard {
+            Some(shard) => format!("there is no shard {shard:?}"),
+            None => "the resources are spread over shards".to_owned(),
+        };
+        let fix = format!("name one of them, such as --shard {}", names.join(", --shard "));
+        complain(Code::USAGE, &text, &fix)
+    })
+}
+
+/// What the lock of a resource would connect to.
+///
+/// # Errors
+/// An option that does not fit. It was printed.
+pub(crate) fn plan_of(builder: &Builder, resource: &OsStr) -> Result<Plan, Code> {
+    builder.plan_of(resource.as_bytes()).map_err(|error| wrong(&error))
+}
+
+/// What the locks of all shards would connect to, with the name of each; a lock without shards is
+/// the only one.
+///
+/// # Errors
+/// An option that does not fit. It was printed.
+pub(crate) fn plans(builder: &Builder) -> Result<Vec<(String, Plan)>, Code> {
+    builder.plans().map_err(|error| wrong(&error))
 }
 
 /// Who holds a lease, unless an option says so: host and process, as far as they fit.
@@ -211,6 +248,7 @@ fn read(path: &Path) -> Result<(Config, bool), Wrong> {
         let fix = "the keys are those of `redquorum exec --help`, without the dashes".to_owned();
         (format!("{}{line}: {}", path.display(), error.message()), fix)
     };
-    let masters = toml::from_str::<toml::Table>(&text).map_err(wrong)?.contains_key("masters");
+    let table = toml::from_str::<toml::Table>(&text).map_err(wrong)?;
+    let masters = ["masters", "shards"].iter().any(|key| table.contains_key(*key));
     Ok((toml::from_str(&text).map_err(wrong)?, masters))
 }

@@ -11,6 +11,9 @@ pub(crate) const MAX_CLIENT_NAME: usize = 128;
 /// The longest name of a holder, in bytes.
 pub const MAX_HOLDER_NAME: usize = 40;
 
+/// The longest name of a shard, in bytes.
+const MAX_SHARD_NAME: usize = 64;
+
 /// The longest TTL: a day. To hold a lock longer, extend the lease.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -31,6 +34,15 @@ pub enum BadOption {
     MovesToItself,
     /// The lock has a name for one of the two sets of a move, and none for the other.
     MoveHalfNamed,
+    /// Shards, and masters of no shard.
+    MastersBesideShards,
+    /// Shards, where one lock is built.
+    Sharded,
+    /// The name of a shard is empty, too long, or has other characters than letters, digits, `-`,
+    /// `_` and `.`.
+    ShardName,
+    /// Two shards have the same name.
+    ShardTwice,
     /// The resource has no name.
     ResourceEmpty,
     /// The name of the resource, with the prefix, starts with `redquorum:`.
@@ -94,6 +106,17 @@ impl fmt::Display for BadOption {
             Self::MoveHalfNamed => f.write_str(
                 "`masters_id` and `moving_to_id` name the two sets of a move: give both, or neither",
             ),
+            Self::MastersBesideShards => f.write_str(
+                "masters of no shard: with shards, give the masters of each shard, and none besides",
+            ),
+            Self::Sharded => f.write_str(
+                "the resources are spread over shards: build them by `build_shards`, or give `masters`",
+            ),
+            Self::ShardName => write!(
+                f,
+                "the name of a shard must have 1 to {MAX_SHARD_NAME} letters, digits, `-`, `_` or `.`"
+            ),
+            Self::ShardTwice => f.write_str("two shards have this name: give each one of its own"),
             Self::ResourceEmpty => f.write_str("the resource is empty: name what is to be locked"),
             Self::ResourceReserved => f.write_str(
                 "the resource starts with `redquorum:`, as the lock's own keys do: choose another name or \
@@ -202,6 +225,16 @@ impl fmt::Display for BadOption {
 }
 
 impl core::error::Error for BadOption {}
+
+/// Checks the name of a shard.
+///
+/// # Errors
+/// [`BadOption::ShardName`].
+pub fn check_shard_name(name: &str) -> Result<(), BadOption> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_name = (1..=MAX_SHARD_NAME).contains(&name.len()) && name.chars().all(is_plain);
+    is_name.then_some(()).ok_or(BadOption::ShardName)
+}
 
 #[cfg(test)]
 mod tests {

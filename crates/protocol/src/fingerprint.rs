@@ -14,6 +14,7 @@
 //! | 3 | moving, new |
 //! | 4 | new |
 
+use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -29,6 +30,24 @@ impl Fingerprint {
         let mut addresses: Vec<A> = addresses.into_iter().collect();
         addresses.sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
         Self::of(b"list", addresses.iter().map(AsRef::as_ref))
+    }
+
+    /// The fingerprint of several sets, the shards of one family of resources: by the name of each,
+    /// and the addresses of its masters, in any order. That of one shard is that of its masters: a
+    /// lock that gets a second shard moves from one set of masters to another.
+    pub fn of_shards<'a, A: AsRef<str>>(
+        shards: impl IntoIterator<Item = (&'a str, Vec<A>)>,
+    ) -> Self {
+        let mut shards: Vec<(&str, Self)> = shards
+            .into_iter()
+            .map(|(name, addresses)| (name, Self::of_addresses(addresses)))
+            .collect();
+        if let [(_, only)] = *shards {
+            return only;
+        }
+        shards.sort_unstable_by_key(|(name, _)| *name);
+        let texts: Vec<_> = shards.iter().map(|(name, set)| format!("{name}={set}")).collect();
+        Self::of(b"shards", texts.iter().map(|it| &**it))
     }
 
     /// The fingerprint of a name for the set.
@@ -204,6 +223,26 @@ mod tests {
         }
         assert_ne!(list(&["a"]), Fingerprint::of_name("a"));
         assert_ne!(Fingerprint::of_name("a"), Fingerprint::of_name("b"));
+    }
+
+    #[test]
+    fn shards_differ_by_name_and_masters_and_one_is_its_list() {
+        let of = |shards: &[(&'static str, &[&str])]| {
+            Fingerprint::of_shards(shards.iter().map(|(name, list)| (*name, list.to_vec())))
+        };
+        assert_eq!(of(&[("x", &["a", "b"])]), list(&["b", "a"]));
+        let own = of(&[("x", &["a", "b"]), ("y", &["c"])]);
+        assert_eq!(own, of(&[("y", &["c"]), ("x", &["b", "a"])]));
+        for other in [
+            of(&[("y", &["a", "b"]), ("x", &["c"])]),
+            of(&[("x", &["a"]), ("y", &["c", "b"])]),
+            of(&[("x", &["a", "b"]), ("y", &["c"]), ("z", &["d"])]),
+            list(&["a", "b", "c"]),
+        ] {
+            assert_ne!(own, other);
+        }
+        // The same in every version.
+        assert_eq!(own.to_string(), "81fd6d8d7fd18a60");
     }
 
     #[test]

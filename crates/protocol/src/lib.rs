@@ -25,7 +25,7 @@
 //!
 //! Three modules are apart from this order. [`fence`](Fence) defines fencing tokens.
 //! [`guard`](Guard) handles masters that forget. [`multi_lock`](MultiLock) claims several resources
-//! at once.
+//! at once. [`home`] tells which of several locks a resource belongs to.
 //!
 //! Comments cite the rules R1–R10, which `docs/safety.md` lists.
 
@@ -52,6 +52,7 @@ mod queue;
 mod quorum;
 mod reading;
 mod release;
+mod shards;
 mod time;
 mod token;
 mod vote;
@@ -60,7 +61,9 @@ pub mod wire;
 
 pub use acquire::{Acquire, Failure, Turn, WaitPolicy};
 pub use backoff::{Backoff, splitmix64};
-pub use bad_option::{BadOption, MAX_FENCING_COUNTER_TTL, MAX_HOLDER_NAME, MAX_TTL};
+pub use bad_option::{
+    BadOption, MAX_FENCING_COUNTER_TTL, MAX_HOLDER_NAME, MAX_TTL, check_shard_name,
+};
 pub use claim::{Claim, Input};
 pub use client::{
     AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, OwnerId,
@@ -77,6 +80,7 @@ pub use one_of::{OneOf, OneOfStep, is_free, slot_of};
 pub use quorum::{MAX_NODES, NodeId, NodeSet, Quorum, quorum};
 pub use reading::Reading;
 pub use release::{Outcome, Release};
+pub use shards::home;
 pub use time::Time;
 pub use token::{HolderName, TOKEN_LEN, Token};
 pub use vote::{Cause, Holder, Reply, Vote, Votes};

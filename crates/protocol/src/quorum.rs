@@ -31,6 +31,11 @@ impl Quorum {
         Self { sets: [all, all] }
     }
 
+    /// The majorities of this set, of the masters of several locks.
+    pub const fn among(set: NodeSet) -> Self {
+        Self { sets: [set, set] }
+    }
+
     /// The majorities of both sets: a lock that moves from the one to the other. They may share
     /// masters. The masters of both, together, are numbered without a gap.
     pub fn joint(from: NodeSet, to: NodeSet) -> Self {
@@ -46,7 +51,7 @@ impl Quorum {
 
     /// The majorities of each of the two sets, alone.
     pub fn each(self) -> [Self; 2] {
-        self.sets.map(|set| Self { sets: [set, set] })
+        self.sets.map(Self::among)
     }
 
     /// All masters.

@@ -56,8 +56,9 @@ impl Acquire {
     }
 
     /// The same request for another resource.
-    pub(crate) fn of(&self, key: &Key) -> Self {
-        Self(Request { key: Ok(key.clone()), ..self.0.clone() })
+    pub(crate) fn of(&self, lock_state: &Arc<LockState>, key: &Key) -> Self {
+        let (lock_state, key) = (lock_state.clone(), Ok(key.clone()));
+        Self(Request { lock_state, key, ..self.0.clone() })
     }
 
     /// Another request follows if this one is refused, so it does not wait to learn by whom.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use crate::error::{AcquireError, RunError};
 use crate::holder::HeldBy;
 use crate::lease::Lease;
 use crate::redlock::Redlock;
+use crate::shards::Shards;
+use crate::shared::LockState;
 use crate::together::all;
 
 /// The most resources of one request.
@@ -28,20 +31,23 @@ const MOST: usize = 100;
 #[derive(Clone)]
 #[must_use = "nothing is sent before the request is awaited"]
 pub struct AcquireAny {
-    lock: Redlock,
-    keys: Vec<Result<Key, AcquireError>>,
+    /// Each resource, and the lock that it belongs to.
+    candidates: Vec<(Arc<LockState>, Result<Key, AcquireError>)>,
     /// The request for each of them.
     request: Acquire,
 }
 
 impl AcquireAny {
-    fn new<I>(lock: &Redlock, resources: I) -> Self
+    fn new<I>(shards: &Shards, resources: I) -> Self
     where
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        let keys = resources.into_iter().map(|name| lock.lock_state.key(name.as_ref())).collect();
-        Self { lock: lock.clone(), keys, request: lock.acquire([]) }
+        let candidates = resources.into_iter().map(|name| {
+            let lock_state = &shards.home(&name).lock_state;
+            (lock_state.clone(), lock_state.key(name.as_ref()))
+        });
+        Self { candidates: candidates.collect(), request: shards.acquire([]) }
     }
 
     /// Asks for a lease with a fencing token: see [`Acquire::fenced`]. Tokens of different
@@ -94,38 +100,49 @@ impl AcquireAny {
     }
 
     async fn send(self) -> Result<Lease, AcquireError> {
-        let resources = self.keys.len();
+        let resources = self.candidates.len();
         if resources == 0 {
             return Err(AcquireError::NoResources);
         }
         if resources > MOST {
             return Err(AcquireError::TooManyResources { resources, most: MOST });
         }
-        let lock_state = &self.lock.lock_state;
-        let keys = self.keys.into_iter().collect::<Result<Vec<Key>, _>>()?;
+        let candidates =
+            self.candidates.into_iter().map(|(lock_state, key)| Ok((lock_state, key?)));
+        let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
         let mut seen = BTreeSet::new();
-        if let Some(twice) = keys.iter().find(|key| !seen.insert(*key)) {
+        if let Some((lock_state, twice)) = candidates.iter().find(|(_, key)| !seen.insert(key)) {
             return Err(AcquireError::NamedTwice { resource: lock_state.resource(twice).to_vec() });
         }
-        if lock_state.shared.is_forked() {
+        if candidates.iter().any(|(lock_state, _)| lock_state.shared.is_forked()) {
             return Err(AcquireError::Forked);
         }
+        // The time and the random numbers are those of one lock.
+        let lock_state = &candidates[0].0;
         let clock = lock_state.clock;
         let end = Deadline::new(clock, clock.now().plus(self.request.longest_wait()));
-        let request = &|key: &Key, wait| self.request.of(key).wait(wait);
+        let request = &|place: usize, wait| {
+            let (lock_state, key) = &candidates[place];
+            self.request.of(lock_state, key).wait(wait)
+        };
         let node_timeout = lock_state.config.node_timeout();
-        let attempt = |key: &Key| {
-            let request = request(key, Duration::ZERO);
+        let attempt = |place| {
+            let request = request(place, Duration::ZERO);
             // Its refusal may be the error, if there is hardly time to wait.
             if end.remaining() <= 3 * node_timeout { request } else { request.unexplained() }
         };
         let random = lock_state.shared.with_rng(|rng| rng.random());
-        let taken = lock_state.shared.taken(&keys);
+        let of_one_lock = candidates.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other));
+        let taken = of_one_lock.flat_map(|candidates| {
+            let keys: Vec<Key> = candidates.iter().map(|(_, key)| key.clone()).collect();
+            candidates[0].0.shared.taken(&keys)
+        });
+        let taken: Vec<bool> = taken.collect();
         let (mut one_of, mut step) = OneOf::begin(random, !end.remaining().is_zero(), &taken);
         let mut refused = None;
         loop {
             step = match step {
-                OneOfStep::Attempt(place) => match attempt(&keys[place]).await {
+                OneOfStep::Attempt(place) => match attempt(place).await {
                     Err(error) if error.is_retryable() => {
                         refused = Some(error);
                         one_of.refused()
@@ -133,7 +150,10 @@ impl AcquireAny {
                     result => return result,
                 },
                 OneOfStep::Look => {
-                    let looks = one_of.others().map(|place| HeldBy::look(lock_state, &keys[place]));
+                    let looks = one_of.others().map(|place| {
+                        let (lock_state, key) = &candidates[place];
+                        HeldBy::look(lock_state, key)
+                    });
                     let held = all(looks).await;
                     let free = one_of.others().zip(held).filter(|(_, held)| held.is_free());
                     one_of.looked(free.map(|(place, _)| place).collect::<Vec<_>>())
@@ -146,11 +166,11 @@ impl AcquireAny {
         }
         // The first one that is given back ends the wait for the others.
         let head_start = one_of.head_start(node_timeout);
-        let requests = keys.iter().enumerate().map(|(place, key)| async move {
+        let requests = (0..resources).map(|place| async move {
             if !matches!(step, OneOfStep::Wait(first) if first == place) {
                 tokio::time::sleep(head_start).await;
             }
-            request(key, end.remaining()).seen_taken().await
+            request(place, end.remaining()).seen_taken().await
         });
         first_granted(requests).await
     }
@@ -225,13 +245,29 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        AcquireAny::new(self, resources)
+        AcquireAny::new(&Shards::from(self.clone()), resources)
     }
 
     /// A semaphore: at most `permits` clients at a time have a permit for `resource`. All clients
     /// must give the same number: see [`Semaphore`].
     pub fn semaphore(&self, resource: impl AsRef<[u8]>, permits: usize) -> Semaphore {
-        Semaphore { lock: self.clone(), resource: resource.as_ref().to_vec(), permits }
+        Shards::from(self.clone()).semaphore(resource, permits)
+    }
+}
+
+impl Shards {
+    /// Asks for any one of several resources, each at its home: see [`Redlock::acquire_any`].
+    pub fn acquire_any<I>(&self, resources: I) -> AcquireAny
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        AcquireAny::new(self, resources)
+    }
+
+    /// A semaphore, whose slots are spread over the shards: see [`Redlock::semaphore`].
+    pub fn semaphore(&self, resource: impl AsRef<[u8]>, permits: usize) -> Semaphore {
+        Semaphore { shards: self.clone(), resource: resource.as_ref().to_vec(), permits }
     }
 }
 
@@ -261,7 +297,7 @@ impl Redlock {
 /// ```
 #[derive(Clone)]
 pub struct Semaphore {
-    lock: Redlock,
+    shards: Shards,
     resource: Vec<u8>,
     permits: usize,
 }
@@ -272,7 +308,7 @@ impl Semaphore {
     pub fn acquire(&self) -> AcquireAny {
         // Too many are an error when the request is sent, and need no names.
         let slots = 1..=self.permits.min(MOST + 1);
-        AcquireAny::new(&self.lock, slots.map(|slot| self.name(slot)))
+        AcquireAny::new(&self.shards, slots.map(|slot| self.name(slot)))
     }
 
     /// The number of the slot that a permit of this semaphore is for, counted from 1: which of four

@@ -55,38 +55,48 @@ use crate::report::{Report, Unfinished};
 use crate::several::ReleasedAll;
 use crate::signal::LossSignal;
 use crate::stats::Stats;
+use crate::together::all;
 
 /// A lock, and the thread that drives it. The thread outlives this value until no clean-up is
 /// pending.
 struct Driver {
-    lock: crate::Redlock,
+    /// One, or those of all shards.
+    locks: Vec<crate::Redlock>,
     handle: Handle,
-    /// Ends the thread, which first shuts the lock down.
-    end: Option<oneshot::Sender<crate::Redlock>>,
+    /// Ends the thread, which first shuts the locks down.
+    end: Option<oneshot::Sender<Vec<crate::Redlock>>>,
 }
 
 impl Driver {
-    fn start(builder: Builder) -> Result<Self, BuildError> {
+    /// Starts the thread, and builds there.
+    fn start<T>(
+        build: impl Future<Output = Result<T, BuildError>>,
+        locks: impl FnOnce(&T) -> Vec<crate::Redlock>,
+    ) -> Result<(T, Arc<Self>), BuildError> {
         let failed = |error: std::io::Error| BuildError::Runtime(error.to_string());
         let runtime = RuntimeBuilder::new_current_thread().enable_all().build().map_err(failed)?;
         let handle = runtime.handle().clone();
-        let (end, ended) = oneshot::channel::<crate::Redlock>();
+        let (end, ended) = oneshot::channel::<Vec<crate::Redlock>>();
         let drive = move || {
             runtime.block_on(async {
-                // Without a lock, its build has failed.
-                if let Ok(lock) = ended.await {
-                    // It ends by itself: after one TTL all keys have expired.
-                    let _ = lock.shutdown(Duration::MAX).await;
-                }
+                // Without locks, their build has failed.
+                let locks = ended.await.unwrap_or_default();
+                // It ends by itself: after one TTL all keys have expired.
+                all(locks.iter().map(|lock| lock.shutdown(Duration::MAX))).await;
             });
         };
         std::thread::Builder::new().name("redquorum".into()).spawn(drive).map_err(failed)?;
-        let lock = wait(&handle, builder.build())?;
-        Ok(Self { lock, handle, end: Some(end) })
+        let built = wait(&handle, build)?;
+        let locks = locks(&built);
+        Ok((built, Arc::new(Self { locks, handle, end: Some(end) })))
+    }
+
+    fn is_forked(&self) -> bool {
+        self.locks.iter().any(|lock| lock.lock_state.shared.is_forked())
     }
 
     fn wait<F: Future>(&self, future: F) -> F::Output {
-        if self.lock.lock_state.shared.is_forked() {
+        if self.is_forked() {
             // The thread that would drive it is not in this process, and nothing there waits.
             let mut context = Context::from_waker(Waker::noop());
             return match pin!(future).poll(&mut context) {
@@ -114,12 +124,12 @@ fn wait<F: Future>(handle: &Handle, future: F) -> F::Output {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(end) = self.end.take() {
-            if self.lock.lock_state.shared.is_forked() {
+            if self.is_forked() {
                 // To drop it would wake a thread that is not in this process.
                 return std::mem::forget(end);
             }
             // The thread may have ended by a panic.
-            let _ = end.send(self.lock.clone());
+            let _ = end.send(std::mem::take(&mut self.locks));
         }
     }
 }
@@ -134,26 +144,44 @@ impl Builder {
     /// # Panics
     /// In a task of an async runtime.
     pub fn build_blocking(self) -> Result<Redlock, BuildError> {
-        Ok(Redlock(Arc::new(Driver::start(self)?)))
+        let (lock, driver) = Driver::start(self.build(), |lock| vec![lock.clone()])?;
+        Ok(Redlock { lock, driver })
+    }
+
+    /// Like [`build_shards`](Builder::build_shards), for threads outside of an async runtime. One
+    /// thread drives all shards.
+    ///
+    /// # Errors
+    /// Those of [`build_shards`](Builder::build_shards), and [`BuildError::Runtime`].
+    ///
+    /// # Panics
+    /// In a task of an async runtime.
+    pub fn build_shards_blocking(self) -> Result<Shards, BuildError> {
+        let locks = |shards: &crate::Shards| shards.iter().map(|(_, lock)| lock.clone()).collect();
+        let (shards, driver) = Driver::start(self.build_shards(), locks)?;
+        Ok(Shards { shards, driver })
     }
 }
 
 /// A lock whose methods block: see [`redquorum::Redlock`](crate::Redlock). A cheap handle: clone it
 /// into every thread.
 #[derive(Clone)]
-pub struct Redlock(Arc<Driver>);
+pub struct Redlock {
+    lock: crate::Redlock,
+    driver: Arc<Driver>,
+}
 
 impl Redlock {
     /// Asks for a resource, and waits while it is taken or no quorum answers:
     /// [`send`](Acquire::send) sends the request. See [`acquire`](crate::Redlock::acquire).
     pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
-        Acquire { request: self.0.lock.acquire(resource), driver: self.0.clone() }
+        Acquire { request: self.lock.acquire(resource), driver: self.driver.clone() }
     }
 
     /// Asks for a resource once: [`send`](TryAcquire::send) sends the request. See
     /// [`try_acquire`](crate::Redlock::try_acquire).
     pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> TryAcquire {
-        TryAcquire { request: self.0.lock.try_acquire(resource), driver: self.0.clone() }
+        TryAcquire { request: self.lock.try_acquire(resource), driver: self.driver.clone() }
     }
 
     /// Asks for several resources, all or none: [`send`](AcquireAll::send) sends the request. See
@@ -163,7 +191,7 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        AcquireAll { request: self.0.lock.acquire_all(resources), driver: self.0.clone() }
+        AcquireAll { request: self.lock.acquire_all(resources), driver: self.driver.clone() }
     }
 
     /// Asks for any one of several resources: [`send`](AcquireAny::send) sends the request. See
@@ -173,18 +201,18 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        AcquireAny { request: self.0.lock.acquire_any(resources), driver: self.0.clone() }
+        AcquireAny { request: self.lock.acquire_any(resources), driver: self.driver.clone() }
     }
 
     /// A semaphore: see [`semaphore`](crate::Redlock::semaphore).
     pub fn semaphore(&self, resource: impl AsRef<[u8]>, permits: usize) -> Semaphore {
-        let semaphore = self.0.lock.semaphore(resource, permits);
-        Semaphore { semaphore, driver: self.0.clone() }
+        let semaphore = self.lock.semaphore(resource, permits);
+        Semaphore { semaphore, driver: self.driver.clone() }
     }
 
     /// Asks every master whether it would grant a lease: see [`health`](crate::Redlock::health).
     pub fn health(&self) -> Health {
-        self.0.wait(self.0.lock.health())
+        self.driver.wait(self.lock.health())
     }
 
     /// Asks every master who holds a resource, and changes nothing: see
@@ -193,18 +221,18 @@ impl Redlock {
     /// # Errors
     /// Those of [`holder`](crate::Redlock::holder).
     pub fn holder(&self, resource: impl AsRef<[u8]>) -> Result<HeldBy, AcquireError> {
-        self.0.wait(self.0.lock.holder(resource))
+        self.driver.wait(self.lock.holder(resource))
     }
 
     /// Writes a boot marker on every master that has none. **Read first** what you assert by that:
     /// [`initialize_masters`](crate::Redlock::initialize_masters).
     pub fn initialize_masters(&self) -> Report {
-        self.0.wait(self.0.lock.initialize_masters())
+        self.driver.wait(self.lock.initialize_masters())
     }
 
     /// A snapshot of the counters since the lock was built.
     pub fn stats(&self) -> Stats {
-        self.0.lock.stats()
+        self.lock.stats()
     }
 
     /// Ends the lock, for all clones, and waits for the pending clean-ups: see
@@ -213,7 +241,78 @@ impl Redlock {
     /// # Errors
     /// [`Unfinished`] if `timeout` passes first.
     pub fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
-        self.0.wait(self.0.lock.shutdown(timeout))
+        self.driver.wait(self.lock.shutdown(timeout))
+    }
+}
+
+/// Several locks whose methods block: see [`redquorum::Shards`](crate::Shards). A cheap handle:
+/// clone it into every thread.
+#[derive(Clone)]
+pub struct Shards {
+    shards: crate::Shards,
+    driver: Arc<Driver>,
+}
+
+impl Shards {
+    fn lock(&self, lock: &crate::Redlock) -> Redlock {
+        Redlock { lock: lock.clone(), driver: self.driver.clone() }
+    }
+
+    /// The lock that a resource belongs to: see [`home`](crate::Shards::home).
+    pub fn home(&self, resource: impl AsRef<[u8]>) -> Redlock {
+        self.lock(self.shards.home(resource))
+    }
+
+    /// Asks for a resource, and waits while it is taken or no quorum of its home answers:
+    /// [`send`](Acquire::send) sends the request. See [`acquire`](crate::Shards::acquire).
+    pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
+        self.home(&resource).acquire(resource)
+    }
+
+    /// Asks for a resource once: [`send`](TryAcquire::send) sends the request. See
+    /// [`try_acquire`](crate::Shards::try_acquire).
+    pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> TryAcquire {
+        self.home(&resource).try_acquire(resource)
+    }
+
+    /// Asks for several resources, all or none: [`send`](AcquireAll::send) sends the request. See
+    /// [`acquire_all`](crate::Shards::acquire_all).
+    pub fn acquire_all<I>(&self, resources: I) -> AcquireAll
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        AcquireAll { request: self.shards.acquire_all(resources), driver: self.driver.clone() }
+    }
+
+    /// Asks for any one of several resources: [`send`](AcquireAny::send) sends the request. See
+    /// [`acquire_any`](crate::Shards::acquire_any).
+    pub fn acquire_any<I>(&self, resources: I) -> AcquireAny
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        AcquireAny { request: self.shards.acquire_any(resources), driver: self.driver.clone() }
+    }
+
+    /// A semaphore: see [`semaphore`](crate::Shards::semaphore).
+    pub fn semaphore(&self, resource: impl AsRef<[u8]>, permits: usize) -> Semaphore {
+        let semaphore = self.shards.semaphore(resource, permits);
+        Semaphore { semaphore, driver: self.driver.clone() }
+    }
+
+    /// Each lock, with the name of its shard: see [`iter`](crate::Shards::iter).
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Redlock)> {
+        self.shards.iter().map(|(name, lock)| (name, self.lock(lock)))
+    }
+
+    /// Ends all locks, and waits for the pending clean-ups: see
+    /// [`shutdown`](crate::Shards::shutdown).
+    ///
+    /// # Errors
+    /// [`Unfinished`] if `timeout` passes first.
+    pub fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
+        self.driver.wait(self.shards.shutdown(timeout))
     }
 }
 
@@ -489,7 +588,7 @@ impl Leases {
 
 impl std::fmt::Debug for Redlock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.lock.fmt(f)
+        self.lock.fmt(f)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::driver::drive;
 use crate::endpoint::{Credentials, CredentialsOf, Settings};
 use crate::error::BuildError;
 use crate::lookup::Lookups;
-use crate::master::{IntoMaster, Master, Sealed, Target};
+use crate::master::{IntoMaster, Master, Sealed, Shard, Target};
 use crate::node::Node;
 use crate::redlock::Redlock;
 use crate::rng::{RetryPolicy, number};
@@ -39,6 +39,7 @@ use crate::tls::{Certificates, Files, Source, Tls};
 /// do. Two masters of one name are refused. If one server has two names, the lock detects that when
 /// it connects, and the server votes once. That needs the permission `INFO`; without it one server
 /// with two names can break mutual exclusion.
+#[derive(Clone)]
 #[must_use = "nothing happens before `build`"]
 pub struct Builder {
     pub(crate) masters: Vec<Master>,
@@ -51,13 +52,17 @@ pub struct Builder {
     drift: Drift,
     restart_guard: Option<Duration>,
     clock_guard: Option<Duration>,
-    masters_id: Option<String>,
-    moving_to: Vec<Master>,
-    moving_to_id: Option<String>,
+    pub(crate) masters_id: Option<String>,
+    pub(crate) moving_to: Vec<Master>,
+    pub(crate) moving_to_id: Option<String>,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) moving_to_shards: Vec<Shard>,
+    /// The masters of all shards, for the guard of one of them.
+    pub(crate) table: Option<MastersId>,
     client_name: String,
     name: Option<String>,
-    prefix: Vec<u8>,
-    retry: Box<dyn RetryPolicy>,
+    pub(crate) prefix: Vec<u8>,
+    retry: Arc<dyn RetryPolicy>,
     wake_ups: bool,
     fair: bool,
     require_quorum: bool,
@@ -86,10 +91,13 @@ impl Default for Builder {
             masters_id: None,
             moving_to: Vec::new(),
             moving_to_id: None,
+            shards: Vec::new(),
+            moving_to_shards: Vec::new(),
+            table: None,
             client_name: CLIENT_NAME.into(),
             name: None,
             prefix: Vec::new(),
-            retry: Box::new(Backoff::default()),
+            retry: Arc::new(Backoff::default()),
             wake_ups: true,
             fair: false,
             require_quorum: false,
@@ -436,7 +444,7 @@ impl Builder {
     /// });
     /// ```
     pub fn retry(mut self, policy: impl RetryPolicy) -> Self {
-        self.retry = Box::new(policy);
+        self.retry = Arc::new(policy);
         self
     }
 
@@ -600,6 +608,9 @@ impl Builder {
     /// Checks the options against each other.
     fn checked(&self) -> Result<(LockConfig, Option<Guard>), BadOption> {
         let &Self { ttl, drift, node_timeout, connect_timeout, .. } = self;
+        if !self.shards.is_empty() || !self.moving_to_shards.is_empty() {
+            return Err(BadOption::Sharded);
+        }
         let mut config = LockConfig::new(self.masters.len(), ttl, drift, node_timeout)?
             .with_lock_delay(self.lock_delay)?;
         let guard = self.guard_of_masters()?;
@@ -726,13 +737,13 @@ impl Builder {
             Some(name) => Fingerprint::of_name(name),
             None => Fingerprint::of_addresses(set.iter().map(|it| address(&*nodes[it.index()]))),
         };
-        let masters_id = match quorum.moves() {
+        let masters_id = self.table.unwrap_or_else(|| match quorum.moves() {
             None => MastersId::Of(set(quorum.all(), &self.masters_id)),
             Some([from, to]) => MastersId::Moving {
                 from: set(from, &self.masters_id),
                 to: set(to, &self.moving_to_id),
             },
-        };
+        });
         (config.with_quorum(quorum), guard.map(|guard| guard.over(masters_id)))
     }
 
@@ -777,6 +788,11 @@ impl Builder {
         })
     }
 
+    /// The names of the masters and their databases.
+    pub(crate) fn addresses(&self) -> Result<Vec<String>, BuildError> {
+        Ok(self.nodes()?.0.iter().map(|node| address(&**node)).collect())
+    }
+
     fn settings(&self) -> Result<Settings, BuildError> {
         #[cfg(feature = "tls")]
         let tls = {
@@ -818,6 +834,9 @@ fn address(node: &dyn Node) -> String {
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |shards: &[Shard]| -> Vec<String> {
+            shards.iter().map(|shard| shard.name.clone()).collect()
+        };
         f.debug_struct("Builder")
             .field("masters", &self.masters.len())
             .field("ttl", &self.ttl)
@@ -831,6 +850,8 @@ impl fmt::Debug for Builder {
             .field("masters_id", &self.masters_id)
             .field("moving_to", &self.moving_to.len())
             .field("moving_to_id", &self.moving_to_id)
+            .field("shards", &names(&self.shards))
+            .field("moving_to_shards", &names(&self.moving_to_shards))
             .field("client_name", &self.client_name)
             .field("name", &self.name)
             .finish_non_exhaustive()

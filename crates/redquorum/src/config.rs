@@ -34,6 +34,8 @@ use crate::sentinel::Sentinel;
 /// |---|---|---|
 /// | `masters` | list of URLs, or one string with commas between | [`masters`](Builder::masters) |
 /// | `moving-to` | as `masters` | [`moving_to`](Builder::moving_to) |
+/// | `shards` | table of names, each with its `masters`; or one string, `east=URL,URL west=URL,URL` | [`shards`](Builder::shards) |
+/// | `moving-to-shards` | as `shards` | [`moving_to_shards`](Builder::moving_to_shards) |
 /// | `tls-ca-file`, `tls-cert-file`, `tls-key-file` | path; feature `tls` | the option of that name |
 /// | `ttl`, `wait`, `lock-delay`, `node-timeout`, `connect-timeout`, `restart-guard`, `clock-guard`, `fencing-counter-ttl` | time such as `"10s"`, `"250ms"` or `"1h 30m"` | the option of that name |
 /// | `drift-ppm`, `drift` | number; time | [`drift`](Builder::drift) |
@@ -47,8 +49,13 @@ use crate::sentinel::Sentinel;
 pub struct Config {
     masters: Vec<String>,
     moving_to: Vec<String>,
+    shards: Shards,
+    moving_to_shards: Shards,
     options: Options,
 }
+
+/// The names of shards, and the URLs of the masters of each.
+type Shards = Vec<(String, Vec<String>)>;
 
 /// A value as a file or a variable has it.
 enum Raw {
@@ -56,15 +63,19 @@ enum Raw {
     /// A number, `true` or `false`, as it is written.
     Literal(String),
     List(Vec<String>),
+    Table(Vec<(String, Raw)>),
 }
 
 impl fmt::Display for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // It may be a URL, with a password.
+            Self::Text(text) if text.contains("://") => f.write_str("this text"),
             Self::Text(text) => write!(f, "{text:?}"),
             Self::Literal(text) => f.write_str(text),
             // It may contain URLs.
             Self::List(_) => f.write_str("a list"),
+            Self::Table(_) => f.write_str("a table"),
         }
     }
 }
@@ -80,7 +91,7 @@ fn time(raw: &Raw) -> Read<Duration> {
 fn parsed<T: FromStr>(raw: &Raw) -> Option<T> {
     match raw {
         Raw::Text(text) | Raw::Literal(text) => text.parse().ok(),
-        Raw::List(_) => None,
+        Raw::List(_) | Raw::Table(_) => None,
     }
 }
 
@@ -101,7 +112,27 @@ fn urls(raw: &Raw) -> Read<Vec<String>> {
     match raw {
         Raw::Text(text) => Ok(split(text)),
         Raw::List(urls) => Ok(urls.clone()),
-        Raw::Literal(_) => Err("a list of URLs"),
+        Raw::Literal(_) | Raw::Table(_) => Err("a list of URLs"),
+    }
+}
+
+/// A table of lists of URLs. In one text, spaces are between shards.
+fn shards(raw: &Raw) -> Read<Shards> {
+    const SHARDS: &str = "a table of shards, each with its URLs, or a text such as \
+                          \"east=URL,URL west=URL,URL\"";
+    match raw {
+        Raw::Table(table) => {
+            let shards = table.iter().map(|(name, raw)| Ok((name.clone(), urls(raw)?)));
+            shards.collect::<Read<_>>().map_err(|_| SHARDS)
+        }
+        Raw::Text(text) => {
+            let shards = text.split_whitespace().map(|shard| {
+                shard.split_once('=').map(|(name, urls)| (name.to_owned(), split(urls)))
+            });
+            // It may contain passwords, so the text itself is in no error.
+            shards.collect::<Option<_>>().ok_or(SHARDS)
+        }
+        Raw::Literal(_) | Raw::List(_) => Err(SHARDS),
     }
 }
 
@@ -135,7 +166,7 @@ pub struct ConfigKey {
     pub key: &'static str,
     /// What it sets, in a few words.
     pub about: &'static str,
-    /// What its value is: `URLS`, `TIME`, `NUMBER`, `BOOL` or `TEXT`.
+    /// What its value is: `URLS`, `SHARDS`, `TIME`, `NUMBER`, `BOOL` or `TEXT`.
     pub value: &'static str,
 }
 
@@ -164,11 +195,13 @@ macro_rules! options {
             $($(#[$only])? $method: Option<$kind>,)*
         }
 
-        const KEYS: &[&str] = &["masters", "moving-to", $($(#[$only])? $key),*];
+        const KEYS: &[&str] = &["masters", "moving-to", "shards", "moving-to-shards", $($(#[$only])? $key),*];
 
         const ABOUT: &[ConfigKey] = &[
             ConfigKey { key: "masters", about: "The URLs of the masters, with commas between", value: "URLS" },
             ConfigKey { key: "moving-to", about: "The URLs of the masters that the lock moves to", value: "URLS" },
+            ConfigKey { key: "shards", about: "Locks that resources are spread over: a=URL,URL b=URL,URL", value: "SHARDS" },
+            ConfigKey { key: "moving-to-shards", about: "The shards that the resources move to", value: "SHARDS" },
             $($(#[$only])? ConfigKey { key: $key, about: $text, value: value!($read) }),*
         ];
 
@@ -177,6 +210,8 @@ macro_rules! options {
                 match key {
                     "masters" => self.masters = urls(raw)?,
                     "moving-to" => self.moving_to = urls(raw)?,
+                    "shards" => self.shards = shards(raw)?,
+                    "moving-to-shards" => self.moving_to_shards = shards(raw)?,
                     $($(#[$only])? $key => self.options.$method = Some($read(raw)?),)*
                     _ => return Err("an option"),
                 }
@@ -185,19 +220,25 @@ macro_rules! options {
         }
 
         impl Builder {
-            /// Sets the masters and the options of a [`Config`]. If the config has masters, they
-            /// replace those that were named before. What the config does not set stays as it is.
-            /// So a file can be the first config, and the environment a second one. Feature
-            /// `serde`.
+            /// Sets the masters and the options of a [`Config`]. If the config has masters or
+            /// shards, they replace those that were named before. What the config does not set
+            /// stays as it is. So a file can be the first config, and the environment a second one.
+            /// Feature `serde`.
             pub fn config(mut self, config: Config) -> Self {
-                if !config.masters.is_empty() {
+                if !config.masters.is_empty() || !config.shards.is_empty() {
                     self.masters.clear();
+                    self.shards.clear();
                 }
-                let builder = self.masters(config.masters);
-                let builder = match config.moving_to.is_empty() {
-                    true => builder,
-                    false => builder.moving_to(config.moving_to),
-                };
+                let mut builder = self.masters(config.masters);
+                if !config.moving_to.is_empty() {
+                    builder = builder.moving_to(config.moving_to);
+                }
+                if !config.shards.is_empty() {
+                    builder = builder.shards(config.shards);
+                }
+                if !config.moving_to_shards.is_empty() {
+                    builder = builder.moving_to_shards(config.moving_to_shards);
+                }
                 $($(#[$only])? let builder = match config.options.$method {
                     Some(value) => builder.$method(value),
                     None => builder,
@@ -347,9 +388,14 @@ impl fmt::Debug for Config {
             },
         };
         let names = |urls: &[String]| -> Vec<String> { urls.iter().map(name).collect() };
+        let shards = |shards: &Shards| -> Vec<_> {
+            shards.iter().map(|(name, urls)| (name.clone(), names(urls))).collect()
+        };
         f.debug_struct("Config")
             .field("masters", &names(&self.masters))
             .field("moving_to", &names(&self.moving_to))
+            .field("shards", &shards(&self.shards))
+            .field("moving_to_shards", &shards(&self.moving_to_shards))
             .field("options", &self.options)
             .finish()
     }
@@ -425,11 +471,22 @@ impl<'de> Visitor<'de> for Any {
         }
         Ok(Raw::List(list))
     }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Raw, M::Error> {
+        let mut table = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            table.push(entry);
+        }
+        Ok(Raw::Table(table))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use redquorum_protocol::BadOption;
+
     use super::*;
+    use crate::error::BuildError;
     use crate::redlock::Redlock;
 
     const ALL: &str = r#"
@@ -447,6 +504,8 @@ mod tests {
         masters-id = "prod"
         moving-to = ["redis://db3", "redis://user:secret@db4"]
         moving-to-id = "prod-2"
+        shards = { a = ["redis://db1"], b = ["redis://user:secret@db5", "redis://db6"] }
+        moving-to-shards = { c = ["redis://user:secret@db7"] }
         client-name = "billing"
         name = "billing-7"
         prefix = "app:"
@@ -473,6 +532,14 @@ mod tests {
             toml::Value::String(text) => text.clone(),
             toml::Value::Array(list) => {
                 list.iter().map(|it| it.as_str().unwrap()).collect::<Vec<_>>().join(", ")
+            }
+            toml::Value::Table(table) => {
+                let urls = |list: &toml::Value| {
+                    let urls = list.as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+                    urls.collect::<Vec<_>>().join(",")
+                };
+                let shards = table.iter().map(|(name, list)| format!("{name}={}", urls(list)));
+                shards.collect::<Vec<_>>().join("  ")
             }
             other => other.to_string(),
         };
@@ -508,6 +575,13 @@ mod tests {
             let ttl = lock.lock_state.config.ttl();
             assert_eq!((lock.masters(), ttl), (masters, Duration::from_secs(60)));
         }
+        let later = config("shards = 'a=redis://[::1]:1 b=redis://[::1]:2'");
+        let builder = Redlock::builder().config(file.clone()).config(later.clone());
+        assert_eq!(builder.clone().build_shards().await.unwrap().iter().count(), 2);
+        let error = builder.build().await.unwrap_err();
+        assert_eq!(error, BuildError::Options(BadOption::Sharded));
+        let lock = Redlock::builder().config(later).config(file).build().await.unwrap();
+        assert_eq!(lock.masters(), 2);
     }
 
     #[test]
@@ -520,7 +594,12 @@ mod tests {
             ("fair = 'perhaps'", "fair: \"perhaps\" is not true or false"),
             ("prefix = ['a']", "prefix: a list is not text"),
             ("masters = 3", "masters: 3 is not a list of URLs"),
-            ("ttl-ms = 5", "unknown field `ttl-ms`, expected one of `masters`, `moving-to`, `ttl`"),
+            (
+                "ttl-ms = 5",
+                "unknown field `ttl-ms`, expected one of `masters`, `moving-to`, `shards`, ",
+            ),
+            ("shards = ['a']", "shards: a list is not a table of shards, each with its URLs"),
+            ("shards = {a = 3}", "shards: a table is not a table of shards"),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
@@ -534,7 +613,7 @@ mod tests {
             (
                 "LOCK_TTLS",
                 "5s",
-                "LOCK_TTLS is no option: there are LOCK_MASTERS, LOCK_MOVING_TO, LOCK_TTL,",
+                "LOCK_TTLS is no option: there are LOCK_MASTERS, LOCK_MOVING_TO, LOCK_SHARDS,",
             ),
         ] {
             let error = variables(&[(name, value)]).unwrap_err().to_string();
@@ -604,7 +683,12 @@ mod tests {
             assert!(!message.contains("secret"), "{message}");
         }
         let faulty = vec!["redis://:secret@db1:port".into()];
-        let faulty = Config { masters: faulty.clone(), moving_to: faulty, ..config };
+        let shards = vec![("a".to_owned(), faulty.clone())];
+        let moving_to_shards = shards.clone();
+        let (masters, moving_to) = (faulty.clone(), faulty);
+        let faulty = Config { masters, moving_to, shards, moving_to_shards, ..config };
         assert!(!format!("{faulty:?}").contains("secret"), "{faulty:?}");
+        let error = variables(&[("LOCK_SHARDS", "redis://:secret@db1")]).unwrap_err().to_string();
+        assert!(error.starts_with("LOCK_SHARDS: this text is not a table of shards"), "{error}");
     }
 }

@@ -40,12 +40,26 @@ pub enum BuildError {
     /// Too few masters are usable for [`require_quorum`](crate::Builder::require_quorum). The
     /// report names those that do not answer, refuse writes or are distrusted.
     NoQuorum(Report),
+    /// One of the [shards](crate::Builder::shards) could not be built.
+    Shard {
+        /// The name of the shard. Of resources that change hands, of both: `east>west`.
+        name: String,
+        /// Why.
+        error: Box<Self>,
+    },
+}
+
+impl BuildError {
+    pub(crate) fn of_shard(self, name: &str) -> Self {
+        Self::Shard { name: name.to_owned(), error: Box::new(self) }
+    }
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Options(bad) => bad.fmt(f),
+            Self::Shard { name, error } => write!(f, "shard {name:?}: {error}"),
             Self::Address { number, error } => write!(f, "master {number}: {error}"),
             Self::Duplicate { first, second, name } => write!(
                 f,

@@ -139,6 +139,7 @@ pub mod resource;
 mod rng;
 mod sentinel;
 mod several;
+mod shards;
 mod shared;
 mod shield;
 mod signal;
@@ -169,6 +170,7 @@ pub use redquorum_protocol::MAX_NUMBER as MAX_FENCING_TOKEN;
 pub use redquorum_protocol::{Backoff, BadOption, Outcome, Token};
 pub use rng::RetryPolicy;
 pub use several::{AcquireAll, Leases, ReleasedAll};
+pub use shards::Shards;
 pub use signal::LossSignal;
 
 /// Tests the example of the README.

@@ -27,8 +27,17 @@ pub trait IntoMaster {
 pub struct Sealed;
 
 /// A master, or the defect of its URL.
+#[derive(Clone)]
 pub struct Master(pub(crate) Result<Target, BadUrl>);
 
+/// A shard as the builder takes it.
+#[derive(Clone)]
+pub(crate) struct Shard {
+    pub(crate) name: String,
+    pub(crate) masters: Vec<Master>,
+}
+
+#[derive(Clone)]
 pub(crate) enum Target {
     Endpoint(Endpoint),
     Sentinel(Sentinel),

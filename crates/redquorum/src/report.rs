@@ -299,6 +299,17 @@ pub struct Unfinished {
     pub waited: Duration,
 }
 
+impl Unfinished {
+    /// What is left of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            pending_cleanups: self.pending_cleanups + other.pending_cleanups,
+            held: self.held + other.held,
+            waited: self.waited.max(other.waited),
+        }
+    }
+}
+
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pending_cleanups, held, waited } = self;

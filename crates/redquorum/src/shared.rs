@@ -84,7 +84,7 @@ pub(crate) struct State {
     questions: HashMap<u64, oneshot::Sender<Reply>>,
     asked: u64,
     /// How to pause between attempts; `None` once the lock is dropped.
-    retry: Option<Box<dyn RetryPolicy>>,
+    retry: Option<Arc<dyn RetryPolicy>>,
     watch: Watch,
     /// When the timer of the task for leases fires, and the waker of that task.
     leases: (Time, Option<Waker>),
@@ -183,7 +183,7 @@ impl Shared {
         config: ClientConfig,
         names: Vec<Arc<str>>,
         clock: Clock,
-        retry: Box<dyn RetryPolicy>,
+        retry: Arc<dyn RetryPolicy>,
         hash_resources: bool,
     ) -> Self {
         let mut effects = Vec::new();

@@ -97,6 +97,40 @@ fn run_gives_the_resource_back_and_reports_a_loss() {
 }
 
 #[test]
+fn shards_are_driven_by_one_thread() {
+    let masters = Masters::new(2);
+    let shards = || {
+        let builder = redquorum::Redlock::builder();
+        let shards = builder.shards([("a", [masters.node(1)]), ("b", [masters.node(2)])]);
+        shards.build_shards_blocking().unwrap()
+    };
+    let are_both_used = || !masters.keys(1).is_empty() && !masters.keys(2).is_empty();
+    let first = shards();
+    let names: Vec<String> = (0..16).map(|number| format!("invoice:{number}")).collect();
+    let leases = first.acquire_all(&names).send().unwrap();
+    assert!(are_both_used());
+    let taken = first.acquire(&names[0]).wait(Duration::ZERO).send();
+    assert!(taken.is_err_and(|error| error.is_taken()));
+    assert!(first.try_acquire(&names[1]).send().unwrap().is_none());
+    assert!(!first.home(&names[2]).holder(&names[2]).unwrap().is_free());
+    assert_eq!(first.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b"]);
+    // The leases keep the locks of all shards alive.
+    drop(first);
+    leases.extend().unwrap();
+    assert_eq!(leases.release().outcome(), Outcome::Released);
+    let shards = shards();
+    let permits = shards.semaphore("gpu", 6);
+    let held: Vec<_> = (0..6).map(|_| permits.acquire().send().unwrap()).collect();
+    assert!(permits.acquire().wait(Duration::ZERO).send().is_err());
+    assert!(are_both_used());
+    drop(held);
+    let any = shards.acquire_any(["x", "y"]).send().unwrap();
+    assert!(any.resource() == b"x" || any.resource() == b"y");
+    drop(any);
+    shards.shutdown(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
 fn it_refuses_to_stop_the_tasks_of_a_runtime() {
     let (_masters, lock) = bed();
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{ChooseNeglect, Output, limited, stamp};
-use redquorum::{AcquireError, Deadline, ExtendError, Lease, Leases, Owner, Redlock};
+use redquorum::{AcquireError, Deadline, ExtendError, Lease, Leases, Owner, Shards};
 use redquorum_scenario::client_leases::{
     ClientLeases, LeaseKey, LeaseRecord, release_result, worse,
 };
@@ -26,7 +26,7 @@ use tokio::time::{MissedTickBehavior, interval};
 /// The requests in flight, and the leases.
 pub struct RequestHandler {
     output: Output,
-    lock: Redlock,
+    shards: Shards,
     fencing: bool,
     neglect: Box<ChooseNeglect>,
     state: Mutex<HandlerState>,
@@ -86,11 +86,11 @@ impl RequestHandler {
     /// exclusive leases get a fencing token.
     pub fn new(
         output: Output,
-        lock: Redlock,
+        shards: Shards,
         fencing: bool,
         neglect: Box<ChooseNeglect>,
     ) -> Arc<Self> {
-        Arc::new(Self { output, lock, fencing, neglect, state: Mutex::default() })
+        Arc::new(Self { output, shards, fencing, neglect, state: Mutex::default() })
     }
 
     /// Cancels what is under way, and gives all leases back: whoever made the requests is gone.
@@ -184,7 +184,7 @@ impl RequestHandler {
     ) {
         let owner = self.state().leases.reentered(&key, again).map(|held| held.owner.clone());
         let owner = owner.unwrap_or_default();
-        let request = self.lock.acquire(key.1.as_str()).owner(&owner).wait(wait);
+        let request = self.shards.acquire(key.1.as_str()).owner(&owner).wait(wait);
         let request = match ttl {
             Some(ttl) => request.ttl(ttl),
             None => request,
@@ -491,7 +491,8 @@ impl RequestHandler {
         (client, resources): (Name, Vec<Name>),
         (ttl, wait, shared): (Duration, Duration, bool),
     ) {
-        let request = self.lock.acquire_all(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
+        let request =
+            self.shards.acquire_all(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
         let request = if self.fencing && !shared { request.fenced() } else { request };
         let request = if shared { request.shared() } else { request };
         let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));
@@ -515,7 +516,8 @@ impl RequestHandler {
         (client, resources): (Name, Vec<Name>),
         (ttl, wait, shared): (Duration, Duration, bool),
     ) {
-        let request = self.lock.acquire_any(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
+        let request =
+            self.shards.acquire_any(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
         let request = if self.fencing && !shared { request.fenced() } else { request };
         let request = if shared { request.shared() } else { request };
         let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));

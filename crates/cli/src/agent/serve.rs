@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use nix::sys::stat::{Mode, umask};
-use redquorum::{Builder, Redlock};
+use redquorum::{Builder, Shards};
 use redquorum_scenario::client_protocol::{ClientLine, NODES_VARIABLE, OPTIONS_VARIABLE};
 use redquorum_scenario::units::millis;
 use serde_json::Value;
@@ -86,12 +86,12 @@ pub(crate) fn serve(options: AgentOptions) -> Result<Code, Code> {
         }
         let builder = options.lock.builder()?;
         let defaults = Defaults::of(&builder);
-        let service = Service { defaults, lock: build(builder).await?, options, stopped };
+        let service = Service { defaults, shards: build(builder).await?, options, stopped };
         let ended = match &service.options.socket {
             Some(path) => service.listen(path).await,
             None => service.standard_input().await,
         };
-        if let Err(unfinished) = service.lock.shutdown(Duration::from_secs(1)).await {
+        if let Err(unfinished) = service.shards.shutdown(Duration::from_secs(1)).await {
             eprintln!("redquorum: {unfinished}");
         }
         ended.map(|()| Code::SUCCESS)
@@ -146,7 +146,7 @@ impl Defaults {
 /// The lock, and what ends its use.
 struct Service {
     options: AgentOptions,
-    lock: Redlock,
+    shards: Shards,
     defaults: Defaults,
     /// Whether a signal asked for the end.
     stopped: watch::Receiver<bool>,
@@ -155,8 +155,8 @@ struct Service {
 impl Service {
     fn handler(&self, output: &Output) -> Arc<RequestHandler> {
         output.tell(ready());
-        let (lock, fencing) = (self.lock.clone(), !self.options.no_fencing);
-        RequestHandler::new(output.clone(), lock, fencing, Box::new(|| None))
+        let (shards, fencing) = (self.shards.clone(), !self.options.no_fencing);
+        RequestHandler::new(output.clone(), shards, fencing, Box::new(|| None))
     }
 
     fn end(&self) -> impl Future<Output = ()> + use<> {

@@ -39,12 +39,15 @@ pub(crate) struct DoctorOptions {
     /// Write the findings to this file too, as a page
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     html: Option<PathBuf>,
+    /// The shard whose masters to look at, if the resources are spread over several
+    #[arg(long, value_name = "NAME")]
+    shard: Option<String>,
     #[command(flatten)]
     lock: LockOptions,
 }
 
 pub(crate) fn main(options: &DoctorOptions) -> Result<Code, Code> {
-    let plan = plan(&options.lock.builder()?)?;
+    let plan = plan(&options.lock.builder()?, options.shard.as_deref())?;
     if options.init && plan.guard.is_none() {
         let fix = "add --restart-guard with the longest TTL and lock delay of any client, such as \
                    --restart-guard 30s: the marker names it";

@@ -10,9 +10,38 @@
 //! * **Some clients always have a quorum that admits them.** No step begins before the clients of
 //!   the step behind it have a quorum.
 //!
+//! Of [shards](redquorum::Shards), "a quorum" is that of any shard in the first rule, and of every
+//! shard in the second: all shards take each step together.
+//!
 //! The tests check both for all orders of writes, failures, kills and pauses.
 
 use redquorum_protocol::{NodeSet, Quorum};
+
+/// The masters that clients use on one side of a move: those of one lock, or of each shard.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Side(Vec<Quorum>);
+
+impl Side {
+    pub(crate) fn new(shards: Vec<Quorum>) -> Self {
+        debug_assert!(shards.iter().all(|shard| shard.moves().is_none()));
+        Self(shards)
+    }
+
+    /// All masters.
+    pub(crate) fn masters(&self) -> NodeSet {
+        self.0.iter().fold(NodeSet::EMPTY, |all, shard| all.or(shard.all()))
+    }
+
+    /// Whether clients can have any lease from these masters.
+    pub(crate) fn any_is_in(&self, set: NodeSet) -> bool {
+        self.0.iter().any(|shard| shard.is_in(set))
+    }
+
+    /// Whether clients can have all leases from these masters.
+    pub(crate) fn every_is_in(&self, set: NodeSet) -> bool {
+        self.0.iter().all(|shard| shard.is_in(set))
+    }
+}
 
 /// What one master shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,11 +95,11 @@ pub(crate) enum Goal {
 
 impl Goal {
     /// The goal of `back`: it stops at step 1, where clients are restarted with the old masters.
-    pub(crate) fn back(quorum: Quorum, steps: &[MasterStep]) -> Self {
-        let view = View { quorum, steps, steady: NodeSet::EMPTY, connected: [false; 3] };
-        let [old, _] = quorum.each();
+    pub(crate) fn back(sides: &[Side; 2], steps: &[MasterStep]) -> Self {
+        let view = View { sides, steps, steady: NodeSet::EMPTY, connected: [false; 3] };
+        let [old, _] = sides;
         // A master that was away on the way to the start may still be at a later step.
-        let is_behind = old.is_in(view.at(|step| step <= 1)) && view.need_moving().is_err();
+        let is_behind = old.every_is_in(view.at(|step| step <= 1)) && view.need_moving().is_err();
         match view.at(|step| step >= 2).is_empty() || is_behind {
             true => Self::BackToStart,
             false => Self::BackToFirst,
@@ -82,7 +111,7 @@ impl Goal {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     /// The old masters and the new ones.
-    pub(crate) quorum: Quorum,
+    pub(crate) sides: &'a [Side; 2],
     pub(crate) steps: &'a [MasterStep],
     /// The masters that have shown the same marker for a whole window.
     pub(crate) steady: NodeSet,
@@ -134,54 +163,59 @@ impl View<'_> {
         self.which(|it| it == MasterStep::Unmarked)
     }
 
-    /// The old masters and the new ones.
-    pub(crate) fn sets(&self) -> [NodeSet; 2] {
-        self.quorum.moves().unwrap_or([self.quorum.all(); 2])
-    }
-
     /// The masters that are new and not old.
     pub(crate) fn only_new(&self) -> NodeSet {
-        let [old, new] = self.sets();
-        new.without(old)
+        let [old, new] = self.sides;
+        new.masters().without(old.masters())
     }
 
     fn is_connected(&self, group: ClientGroup) -> bool {
         ClientGroup::ALL.iter().zip(self.connected).any(|(it, connected)| *it == group && connected)
     }
 
-    /// Refuses if the masters that can be read are no quorum of `needed`.
-    fn need_reached(&self, needed: Quorum) -> Result<(), Refusal> {
+    /// Refuses if the masters that can be read are no quorum of each shard of `needed`.
+    fn need_reached(&self, needed: &Side) -> Result<(), Refusal> {
         let unreached = self.unreached();
-        match needed.is_in(needed.all().without(unreached)) {
+        match needed.every_is_in(needed.masters().without(unreached)) {
             true => Ok(()),
-            false => Err(Refusal::Unreached(unreached.and(needed.all()))),
+            false => Err(Refusal::Unreached(unreached.and(needed.masters()))),
         }
     }
 
-    /// Refuses if the masters of `set` that are not known to be at one of `steps` contain a quorum
-    /// of it, whatever this command writes on the others.
-    fn need_known(&self, set: Quorum) -> Result<(), Refusal> {
-        let (unreached, unmarked) = (self.unreached(), self.unmarked());
-        if !set.is_in(unreached.or(unmarked)) {
+    fn need_both_reached(&self) -> Result<(), Refusal> {
+        self.sides.iter().try_for_each(|side| self.need_reached(side))
+    }
+
+    /// Refuses if the masters whose step is not known contain a quorum of a shard of `side`,
+    /// whatever this command writes on the others.
+    fn need_known(&self, side: &Side) -> Result<(), Refusal> {
+        let (unreached, unmarked, of) = (self.unreached(), self.unmarked(), side.masters());
+        if !side.any_is_in(unreached.or(unmarked)) {
             Ok(())
-        } else if unmarked.and(set.all()).is_empty() {
-            Err(Refusal::Unreached(unreached.and(set.all())))
+        } else if unmarked.and(of).is_empty() {
+            Err(Refusal::Unreached(unreached.and(of)))
         } else {
-            Err(Refusal::Unmarked(unmarked.and(set.all())))
+            Err(Refusal::Unmarked(unmarked.and(of)))
         }
     }
 
     /// Refuses if clients that move have no quorum that admits them.
     fn need_moving(&self) -> Result<(), Refusal> {
-        if self.quorum.is_in(self.at(|step| (1..=3).contains(&step))) {
+        let admit = self.at(|step| (1..=3).contains(&step));
+        if self.are_both_in(admit) {
             return Ok(());
         }
         // Marked by clients after a quarantine, the others may be enough.
         let unmarked = self.unmarked();
-        match self.quorum.is_in(self.at(|step| (1..=3).contains(&step)).or(unmarked)) {
+        match self.are_both_in(admit.or(unmarked)) {
             true => Err(Refusal::Unmarked(unmarked)),
             false => Err(Refusal::WrongStep),
         }
+    }
+
+    /// Whether clients that move can have all leases from these masters.
+    pub(crate) fn are_both_in(&self, set: NodeSet) -> bool {
+        self.sides.iter().all(|side| side.every_is_in(set))
     }
 
     fn need_gone(&self, group: ClientGroup) -> Result<(), Refusal> {
@@ -202,9 +236,9 @@ pub(crate) fn next(goal: Goal, view: &View<'_>) -> Next {
 }
 
 fn begin(view: &View<'_>) -> Result<Next, Refusal> {
-    let [old, _] = view.quorum.each();
-    view.need_reached(view.quorum)?;
-    if !view.at(|step| step >= 3).is_empty() || old.is_in(view.at(|step| step >= 2)) {
+    let [old, _] = view.sides;
+    view.need_both_reached()?;
+    if !view.at(|step| step >= 3).is_empty() || old.any_is_in(view.at(|step| step >= 2)) {
         return Err(Refusal::WrongStep);
     }
     let start = view.at(|step| step == 0);
@@ -213,20 +247,20 @@ fn begin(view: &View<'_>) -> Result<Next, Refusal> {
     // that a new master may have forgotten. New masters come first: once the old ones admit such
     // clients, an unmarked master is one that lost its data, and clients watch it for a quarantine.
     let fresh = view.unmarked().and(view.only_new());
-    if !fresh.is_empty() && !old.is_in(view.at(|step| step >= 1).or(unknown)) {
+    if !fresh.is_empty() && !old.any_is_in(view.at(|step| step >= 1).or(unknown)) {
         return Ok(Next::Write(fresh, Some(1)));
     }
-    if !old.is_in(view.at(|step| step <= 2)) {
-        return Err(Refusal::Unmarked(view.unmarked().and(old.all())));
+    if !old.every_is_in(view.at(|step| step <= 2)) {
+        return Err(Refusal::Unmarked(view.unmarked().and(old.masters())));
     }
     Ok(if start.is_empty() { Next::Done } else { Next::Write(start, Some(1)) })
 }
 
 /// A way across step 2, which admits neither the clients of the old masters nor those of the new
 /// ones.
-struct Crossing {
+struct Crossing<'a> {
     /// The masters whose clients are admitted no more.
-    closes: Quorum,
+    closes: &'a Side,
     /// These clients.
     group: ClientGroup,
     /// Whether a step admits them.
@@ -237,9 +271,9 @@ struct Crossing {
 
 fn cross(
     view: &View<'_>,
-    Crossing { closes, group, admits, to }: Crossing,
+    Crossing { closes, group, admits, to }: Crossing<'_>,
 ) -> Result<Next, Refusal> {
-    view.need_reached(view.quorum)?;
+    view.need_both_reached()?;
     view.need_moving()?;
     view.need_known(closes)?;
     let open = view.at(admits);
@@ -254,27 +288,27 @@ fn cross(
     // The clients may have a lease that a quorum granted a moment ago. It does not show whether a
     // master came to step 2 from above or from below.
     let closed = view.at(|step| !admits(step)).and(view.steady);
-    if closes.is_in(closes.all().without(closed)) {
+    if closes.any_is_in(closes.masters().without(closed)) {
         return Ok(Next::Wait);
     }
     Ok(Next::Write(between, Some(to)))
 }
 
 fn switch(view: &View<'_>) -> Result<Next, Refusal> {
-    let [closes, _] = view.quorum.each();
+    let [closes, _] = view.sides;
     cross(view, Crossing { closes, group: ClientGroup::Old, admits: |step| step <= 1, to: 3 })
 }
 
 fn back_to_first(view: &View<'_>) -> Result<Next, Refusal> {
-    let [_, closes] = view.quorum.each();
+    let [_, closes] = view.sides;
     cross(view, Crossing { closes, group: ClientGroup::New, admits: |step| step >= 3, to: 1 })
 }
 
 fn finish(view: &View<'_>) -> Result<Next, Refusal> {
-    let [old, new] = view.quorum.each();
+    let [old, new] = view.sides;
     // The old masters may be gone already.
     view.need_reached(new)?;
-    if !new.is_in(view.at(|step| step >= 3)) || old.is_in(view.at(|step| step <= 1)) {
+    if !new.every_is_in(view.at(|step| step >= 3)) || old.any_is_in(view.at(|step| step <= 1)) {
         return Err(Refusal::WrongStep);
     }
     // Also on the masters that are only old: no client that is late finds one that admits it, and
@@ -288,20 +322,20 @@ fn finish(view: &View<'_>) -> Result<Next, Refusal> {
 }
 
 fn back_to_start(view: &View<'_>) -> Result<Next, Refusal> {
-    let [old, new] = view.quorum.each();
+    let [old, new] = view.sides;
     // The new masters may be gone: this may be why the move is taken back.
     view.need_reached(old)?;
-    if !old.is_in(view.at(|step| step <= 1)) {
+    if !old.every_is_in(view.at(|step| step <= 1)) {
         return Err(match view.at(|step| step >= 2).is_empty() {
-            true => Refusal::Unmarked(view.unmarked().and(old.all())),
+            true => Refusal::Unmarked(view.unmarked().and(old.masters())),
             false => Refusal::WrongStep,
         });
     }
-    if new.is_in(view.at(|step| step >= 3)) {
+    if new.any_is_in(view.at(|step| step >= 3)) {
         return Err(Refusal::WrongStep);
     }
-    // Clients of the old masters have a quorum already, so no master adds one.
-    let first = view.at(|step| step >= 1).and(old.all());
+    // Clients of the old masters have their quorums already, so no master adds one.
+    let first = view.at(|step| step >= 1).and(old.masters());
     if !first.is_empty() {
         view.need_gone(ClientGroup::Moving)?;
         return Ok(Next::Write(first, Some(0)));

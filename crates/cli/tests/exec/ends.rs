@@ -185,18 +185,20 @@ fn a_program_that_is_asked_to_stop_stops_its_command_first() {
         return;
     }
     let (mut child, pid) = loop {
-        let (mut child, pid) = stubborn(&masters, &folder, &[]);
+        let (mut child, pid) = stubborn_for("5s", &masters, &folder, &[]);
         child.signal(Signal::SIGTSTP);
         let own = i32::try_from(child.id()).unwrap();
-        let mut stopped = false;
-        // A machine that stalls for a TTL costs the lease, and with it the command: once more.
+        // A machine that stalls for a TTL costs the lease: then the program kills the command, and
+        // ends, or is stopped before it can. Once more.
         eventually("both stand still", || {
-            stopped = is_stopped(pid) && is_stopped(own);
-            stopped || child.try_wait().unwrap().is_some()
+            let is_lost = !runs(pid) && is_stopped(own);
+            is_lost || is_stopped(pid) && is_stopped(own) || child.try_wait().unwrap().is_some()
         });
-        if stopped {
+        if is_stopped(pid) && is_stopped(own) {
             break (child, pid);
         }
+        child.signal(Signal::SIGCONT);
+        assert_eq!(child.code(), 74);
     };
     eventually("the lease is over", || holder(&masters, "r") == "r: free");
     child.signal(Signal::SIGCONT);

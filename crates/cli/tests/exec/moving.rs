@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use redquorum::{Builder, Redlock};
+use redquorum::{Builder, Redlock, Shards};
 use redquorum_rig::trials::{Case, eventually};
 use redquorum_rig::{Masters, RespValue};
 
@@ -16,6 +16,8 @@ use crate::support::{Process, bare, ended, rounds};
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: a_service_under_load_moves_three_times_and_no_request_is_refused,
+        with_masters: shards_are_added_and_removed_under_load_and_no_request_is_refused,
+        with_masters: a_command_is_for_the_home_of_its_resource,
         with_masters: a_client_of_another_step_is_in_the_way_and_is_named,
         with_masters: a_command_that_is_killed_anywhere_is_run_again_and_ends,
         with_masters: what_cannot_be_moved_is_said,
@@ -29,25 +31,31 @@ fn urls(masters: &Masters, nodes: &[usize]) -> Vec<String> {
     nodes.iter().map(|node| masters.url(*node)).collect()
 }
 
-/// A move, and the masters that it leaves and gets.
+type Named<'a> = &'a [(&'a str, &'a [usize])];
+
+/// A move.
 struct Move<'a> {
-    masters: &'a Masters,
-    from: &'a [usize],
-    to: &'a [usize],
     guard: &'a str,
+    /// The options with the masters that it leaves and gets.
+    sides: [String; 4],
 }
 
-impl Move<'_> {
+impl<'a> Move<'a> {
+    fn new(masters: &Masters, from: &[usize], to: &[usize], guard: &'a str) -> Self {
+        let [from, to] = [from, to].map(|set| urls(masters, set).join(","));
+        Self { guard, sides: ["--masters".into(), from, "--moving-to".into(), to] }
+    }
+
+    fn of_shards(masters: &Masters, from: Named<'_>, to: Named<'_>, guard: &'a str) -> Self {
+        let [from, to] = [from, to].map(|shards| as_option(masters, shards));
+        Self { guard, sides: ["--shards".into(), from, "--moving-to-shards".into(), to] }
+    }
+
     fn command(&self, words: &[&str]) -> Command {
         let mut command = bare();
-        let [from, to] = [self.from, self.to].map(|set| urls(self.masters, set).join(","));
-        command.arg("masters").args(words).args([
-            "--restart-guard",
-            self.guard,
-            "--ttl",
-            self.guard,
-        ]);
-        command.args(["--node-timeout", "100ms", "--masters", &from, "--moving-to", &to]);
+        let guard = ["--restart-guard", self.guard, "--ttl", self.guard];
+        command.arg("masters").args(words).args(guard);
+        command.args(["--node-timeout", "100ms"]).args(&self.sides);
         command
     }
 
@@ -69,44 +77,95 @@ impl Move<'_> {
     }
 }
 
+fn options() -> Builder {
+    let builder = Redlock::builder().ttl(GUARD).restart_guard(GUARD);
+    builder.node_timeout(Duration::from_millis(500))
+}
+
 fn builder(masters: &Masters, nodes: &[usize]) -> Builder {
-    let builder = Redlock::builder().masters(urls(masters, nodes));
-    builder.ttl(GUARD).restart_guard(GUARD).node_timeout(Duration::from_millis(500))
+    options().masters(urls(masters, nodes))
+}
+
+fn named<'a>(masters: &Masters, shards: Named<'a>) -> impl Iterator<Item = (&'a str, Vec<String>)> {
+    shards.iter().map(|(name, nodes)| (*name, urls(masters, nodes)))
+}
+
+/// As `--shards` takes them.
+fn as_option(masters: &Masters, shards: Named<'_>) -> String {
+    let shards = named(masters, shards).map(|(name, urls)| format!("{name}={}", urls.join(",")));
+    shards.collect::<Vec<_>>().join(" ")
+}
+
+/// A resource that all workers want.
+#[derive(Default)]
+struct Wanted {
+    /// The largest fencing token that was seen.
+    token: AtomicU64,
+    inside: AtomicBool,
 }
 
 /// What the workers of a service share.
 struct Service {
-    lock: Mutex<Redlock>,
-    /// The largest fencing token that was seen.
-    token: AtomicU64,
-    inside: AtomicBool,
+    shards: Mutex<Shards>,
+    wanted: Vec<Wanted>,
     leases: AtomicU64,
     ends: AtomicBool,
 }
 
 impl Service {
+    async fn start(lock: Builder, wanted: usize) -> Arc<Self> {
+        let shards = lock.build_shards().await.unwrap();
+        for (_, lock) in shards.iter() {
+            lock.initialize_masters().await;
+        }
+        Arc::new(Self {
+            shards: Mutex::new(shards),
+            wanted: (0..wanted).map(|_| Wanted::default()).collect(),
+            leases: AtomicU64::new(0),
+            ends: AtomicBool::new(false),
+        })
+    }
+
+    fn workers(self: &Arc<Self>) -> Vec<tokio::task::JoinHandle<()>> {
+        (0..4).map(|worker| tokio::spawn(self.clone().work(worker))).collect()
+    }
+
     /// Acquires a resource that all want, and one that nobody else wants, until the end.
     async fn work(self: Arc<Self>, worker: usize) {
-        while !self.ends.load(Ordering::Relaxed) {
-            let lock = self.lock.lock().unwrap().clone();
-            let shared = lock.acquire("r").fenced().wait(Duration::from_secs(30));
-            let lease = shared.await.unwrap_or_else(|why| panic!("refused: {why}"));
-            assert!(!self.inside.swap(true, Ordering::SeqCst), "two leases at once");
+        for round in 0.. {
+            if self.ends.load(Ordering::Relaxed) {
+                return;
+            }
+            let shards = self.shards.lock().unwrap().clone();
+            let place = round % self.wanted.len();
+            let wanted = &self.wanted[place];
+            let request = shards.acquire(format!("r:{place}")).fenced();
+            let lease = request.wait(Duration::from_secs(30)).await;
+            let lease = lease.unwrap_or_else(|why| panic!("refused: {why}"));
+            assert!(!wanted.inside.swap(true, Ordering::SeqCst), "two leases at once");
             let token = lease.fencing_token().unwrap();
-            let before = self.token.swap(token, Ordering::SeqCst);
+            let before = wanted.token.swap(token, Ordering::SeqCst);
             assert!(before < token, "token {token} behind {before}");
-            assert!(self.inside.swap(false, Ordering::SeqCst));
+            assert!(wanted.inside.swap(false, Ordering::SeqCst));
             drop(lease.release().await);
-            let own = lock.acquire(format!("own:{worker}")).wait(Duration::ZERO);
+            let own = shards.acquire(format!("own:{worker}:{place}")).wait(Duration::ZERO);
             drop(own.await.unwrap_or_else(|why| panic!("refused: {why}")).release().await);
             self.leases.fetch_add(2, Ordering::Relaxed);
         }
     }
 
+    async fn end(&self, workers: Vec<tokio::task::JoinHandle<()>>) {
+        self.ends.store(true, Ordering::Relaxed);
+        for worker in workers {
+            worker.await.unwrap();
+        }
+        println!("{} leases", self.leases.load(Ordering::Relaxed));
+    }
+
     /// As if the service were started again with other options, one instance after the other.
     async fn restart(&self, builder: Builder) {
-        let lock = builder.build().await.unwrap();
-        let old = std::mem::replace(&mut *self.lock.lock().unwrap(), lock);
+        let shards = builder.build_shards().await.unwrap();
+        let old = std::mem::replace(&mut *self.shards.lock().unwrap(), shards);
         let before = self.leases.load(Ordering::Relaxed);
         while self.leases.load(Ordering::Relaxed) < before + 40 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -126,21 +185,11 @@ fn a_service_under_load_moves_three_times_and_no_request_is_refused() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let first = builder(&masters, moves[0].0).build().await.unwrap();
-        let report = first.initialize_masters().await;
-        assert_eq!(report.masters().len(), 5);
-        let service = Arc::new(Service {
-            lock: Mutex::new(first),
-            token: AtomicU64::new(0),
-            inside: AtomicBool::new(false),
-            leases: AtomicU64::new(0),
-            ends: AtomicBool::new(false),
-        });
-        let workers: Vec<_> =
-            (0..4).map(|worker| tokio::spawn(service.clone().work(worker))).collect();
+        let service = Service::start(builder(&masters, moves[0].0), 1).await;
+        let workers = service.workers();
         masters.kill(1).unwrap();
         for (from, to) in moves {
-            let it = Move { masters: &masters, from, to, guard: "2s" };
+            let it = Move::new(&masters, from, to, "2s");
             tokio::task::block_in_place(|| it.done("begin", "clients may move"));
             service.restart(builder(&masters, from).moving_to(urls(&masters, to))).await;
             tokio::task::block_in_place(|| it.done("switch", "of the new masters may begin"));
@@ -152,20 +201,92 @@ fn a_service_under_load_moves_three_times_and_no_request_is_refused() {
                 assert!(code == 0 && text.contains("next: nothing: the move is over"), "{text}");
             });
         }
-        service.ends.store(true, Ordering::Relaxed);
-        for worker in workers {
-            worker.await.unwrap();
-        }
-        println!("{} leases", service.leases.load(Ordering::Relaxed));
+        service.end(workers).await;
     });
+}
+
+/// A lock gets a second shard, and a third one; then one is removed. Some of the resources change
+/// hands each time.
+fn shards_are_added_and_removed_under_load_and_no_request_is_refused() {
+    let masters = Masters::start(7).unwrap();
+    let [a, b, c]: [(&str, &[usize]); 3] = [("a", &[1, 2, 3]), ("b", &[4]), ("c", &[5, 6, 7])];
+    let moves: [(Named<'_>, Named<'_>); 3] =
+        [(&[a], &[a, b]), (&[a, b], &[a, b, c]), (&[a, b, c], &[a, c])];
+    let runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        // At first it knows nothing of shards.
+        let service = Service::start(builder(&masters, a.1), 12).await;
+        let workers = service.workers();
+        for (from, to) in moves {
+            let it = Move::of_shards(&masters, from, to, "2s");
+            tokio::task::block_in_place(|| it.done("begin", "clients may move"));
+            let both = options().shards(named(&masters, from));
+            service.restart(both.moving_to_shards(named(&masters, to))).await;
+            tokio::task::block_in_place(|| it.done("switch", "of the new masters may begin"));
+            service.restart(options().shards(named(&masters, to))).await;
+            tokio::task::block_in_place(|| it.done("finish", "the move is over"));
+            // A client with the shards before is refused, wherever the resource is.
+            let late = options().shards(named(&masters, from)).build_shards().await.unwrap();
+            for place in 0..12 {
+                let refused = late.acquire(format!("late:{place}")).wait(Duration::ZERO).await;
+                assert!(refused.is_err_and(|why| why.is_unavailable()));
+            }
+        }
+        service.end(workers).await;
+    });
+}
+
+/// `exec`, `holder` and `break` use the home of a resource; `doctor` looks at one shard.
+fn a_command_is_for_the_home_of_its_resource() {
+    let masters = Masters::start(3).unwrap();
+    let shards = as_option(&masters, &[("a", &[1]), ("b", &[2]), ("c", &[3])]);
+    let run = |words: &[&str]| {
+        let mut command = bare();
+        command.args(words).args(["--node-timeout", "5s", "--connect-timeout", "5s"]);
+        command.args(["--shards", &shards]);
+        ended(command.output().unwrap())
+    };
+    let mut homes = BTreeSet::new();
+    for resource in (0..3).map(|number| format!("invoice:{number}")) {
+        let mut exec = bare();
+        exec.args(["exec", "--shards", &shards, "--node-timeout", "500ms", "--ttl", "3s"]);
+        exec.arg(&resource);
+        let mut child = Process::start(exec.args(["--", "sleep", "60"]));
+        let mut holder = String::new();
+        eventually("it is held", || {
+            let (code, text, _) = run(&["holder", &resource]);
+            holder = text;
+            code == 0
+        });
+        let key: [&[u8]; 2] = [b"EXISTS", resource.as_bytes()];
+        let has = |node: &usize| masters.command(*node, &key).unwrap() == RespValue::Integer(1);
+        let on: Vec<usize> = (1..=3).filter(has).collect();
+        assert_eq!(on.len(), 1, "{resource} is on {on:?}");
+        homes.extend(on);
+        let token = holder.split("token ").nth(1).unwrap()[..8].to_owned();
+        let (code, text, errors) = run(&["break", &resource, "--token", &token, "--yes"]);
+        assert!(code == 0 && text.contains("1 keys are deleted"), "{text}{errors}");
+        assert_eq!(child.code(), 74);
+    }
+    assert_eq!(homes.len(), 3, "{homes:?}");
+    let (code, _, errors) = run(&["doctor"]);
+    assert!(code == 64 && errors.contains("--shard a, --shard b, --shard c"), "{errors}");
+    let (code, _, errors) = run(&["bench-masters", "--shard", "d"]);
+    assert!(code == 64 && errors.contains("there is no shard \"d\""), "{errors}");
+    let (_, text, errors) = run(&["doctor", "--shard", "b"]);
+    let [one, other] = [2, 1].map(|node| masters.url(node).replace("redis://", ""));
+    assert!(text.contains(one.trim_end_matches('/')), "{text}{errors}");
+    assert!(!text.contains(other.trim_end_matches('/')), "{text}");
 }
 
 fn a_client_of_another_step_is_in_the_way_and_is_named() {
     let masters = Masters::start(4).unwrap();
-    let it = Move { masters: &masters, from: &[1, 2, 3], to: &[2, 3, 4], guard: "2s" };
+    let (from, to) = ([1, 2, 3], [2, 3, 4]);
+    let it = Move::new(&masters, &from, &to, "2s");
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
-    let old = runtime.block_on(builder(&masters, it.from).build()).unwrap();
+    let old = runtime.block_on(builder(&masters, &from).build()).unwrap();
     let (_, text, _) = it.run(&["plan"]);
     assert!(text.contains("it has no marker") && text.contains("next: `redquorum masters begin`"));
     let (code, _, errors) = it.run(&["begin"]);
@@ -190,7 +311,7 @@ fn a_client_of_another_step_is_in_the_way_and_is_named() {
     it.done("begin", "clients may move");
     runtime.block_on(old.shutdown(Duration::from_secs(10))).unwrap();
     drop(old);
-    let moving = builder(&masters, it.from).moving_to(urls(&masters, it.to));
+    let moving = builder(&masters, &from).moving_to(urls(&masters, &to));
     let moving = runtime.block_on(moving.build()).unwrap();
     it.done("switch", "of the new masters may begin");
     let (code, _, errors) = it.run(&["finish"]);
@@ -203,14 +324,14 @@ fn a_client_of_another_step_is_in_the_way_and_is_named() {
 
 fn a_command_that_is_killed_anywhere_is_run_again_and_ends() {
     let masters = Masters::start(5).unwrap();
-    let it = Move { masters: &masters, from: &[1, 2, 3], to: &[3, 4, 5], guard: "300ms" };
+    let it = Move::new(&masters, &[1, 2, 3], &[3, 4, 5], "300ms");
     let init = |nodes: &[usize]| {
         let urls = urls(&masters, nodes).join(",");
         let mut doctor = bare();
         doctor.args(["doctor", "--init", "--restart-guard", "300ms", "--ttl", "300ms"]);
         assert_ne!(doctor.args(["--masters", &urls]).output().unwrap().status.code(), Some(64));
     };
-    init(it.from);
+    init(&[1, 2, 3]);
     let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(std::process::id());
     let mut killed = BTreeSet::new();
     for round in 0..rounds() {
@@ -261,7 +382,7 @@ fn what_cannot_be_moved_is_said() {
         assert!(errors.contains(error), "{words:?}: {errors}");
     }
     // Masters of other locks are left as they are.
-    let it = Move { masters: &masters, from: &[1, 2], to: &[2, 3], guard: "2s" };
+    let it = Move::new(&masters, &[1, 2], &[2, 3], "2s");
     let set: [&[u8]; 3] = [b"SET", b"redquorum:boot", b"r 2000 masters=0123456789abcdef"];
     masters.command(2, &set).unwrap();
     let (code, _, errors) = it.run(&["begin"]);

@@ -28,6 +28,7 @@ mod outcomes;
 mod refusals;
 mod resource;
 mod several;
+mod shards;
 mod sharing;
 mod tls;
 mod waking;
@@ -49,6 +50,7 @@ fn main() -> std::process::ExitCode {
         refusals::cases(),
         resource::cases(),
         several::cases(),
+        shards::cases(),
         sharing::cases(),
         tls::cases(),
         waking::cases(),

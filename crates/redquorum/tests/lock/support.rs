@@ -112,6 +112,13 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
     fn over(&self, nodes: &[usize]) -> Builder;
     /// The builder of a lock that moves to these masters.
     fn moving(&self, builder: Builder, nodes: &[usize]) -> Builder;
+    /// The builder of a client with these shards, that moves to others.
+    fn shards(
+        &self,
+        builder: Builder,
+        shards: &[(&str, &[usize])],
+        to: &[(&str, &[usize])],
+    ) -> Builder;
     fn name(&self, node: usize) -> String;
     fn change(&self, node: usize, change: Change);
     fn value(&self, node: usize, key: &str) -> Option<Vec<u8>>;
@@ -212,6 +219,21 @@ impl Cluster for Memory {
         builder.moving_to(nodes.iter().map(|node| self.masters.node(*node)))
     }
 
+    fn shards(
+        &self,
+        builder: Builder,
+        shards: &[(&str, &[usize])],
+        to: &[(&str, &[usize])],
+    ) -> Builder {
+        let masters = |nodes: &[usize]| -> Vec<_> {
+            nodes.iter().map(|node| self.masters.node(*node)).collect()
+        };
+        builder
+            .tokio_clock_for_tests()
+            .shards(shards.iter().map(|(name, nodes)| (*name, masters(nodes))))
+            .moving_to_shards(to.iter().map(|(name, nodes)| (*name, masters(nodes))))
+    }
+
     fn name(&self, node: usize) -> String {
         format!("memory-{node}")
     }
@@ -276,6 +298,19 @@ impl Cluster for Real {
 
     fn moving(&self, builder: Builder, nodes: &[usize]) -> Builder {
         builder.moving_to(nodes.iter().map(|node| self.url(*node)))
+    }
+
+    fn shards(
+        &self,
+        builder: Builder,
+        shards: &[(&str, &[usize])],
+        to: &[(&str, &[usize])],
+    ) -> Builder {
+        let masters =
+            |nodes: &[usize]| -> Vec<_> { nodes.iter().map(|node| self.url(*node)).collect() };
+        builder
+            .shards(shards.iter().map(|(name, nodes)| (*name, masters(nodes))))
+            .moving_to_shards(to.iter().map(|(name, nodes)| (*name, masters(nodes))))
     }
 
     fn name(&self, node: usize) -> String {

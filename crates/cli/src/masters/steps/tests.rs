@@ -63,9 +63,9 @@ struct State {
 }
 
 /// A move, and what is wrong with the rules in it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Setup {
-    quorum: Quorum,
+    sides: [Side; 2],
     /// Other masters are dead to the commands, but not to clients.
     alive: NodeSet,
     tools: usize,
@@ -82,9 +82,15 @@ fn nodes(numbers: impl IntoIterator<Item = usize>) -> NodeSet {
 
 impl Setup {
     fn new(from: NodeSet, to: NodeSet) -> Self {
+        Self::of_shards(&[from], &[to])
+    }
+
+    fn of_shards(from: &[NodeSet], to: &[NodeSet]) -> Self {
+        let sides = [from, to]
+            .map(|shards| Side::new(shards.iter().map(|set| Quorum::among(*set)).collect()));
         Self {
-            quorum: Quorum::joint(from, to),
-            alive: from.or(to),
+            alive: sides[0].masters().or(sides[1].masters()),
+            sides,
             tools: 1,
             restarts: 0,
             waits: true,
@@ -94,7 +100,11 @@ impl Setup {
     }
 
     fn sets(&self) -> [NodeSet; 2] {
-        self.quorum.moves().unwrap()
+        self.sides.each_ref().map(Side::masters)
+    }
+
+    fn all(&self) -> NodeSet {
+        self.sides[0].masters().or(self.sides[1].masters())
     }
 
     fn start(&self) -> State {
@@ -112,15 +122,16 @@ impl Setup {
     /// The masters that admit clients of the old set, of both, and of the new one.
     fn admitting(&self, state: &State) -> [NodeSet; 3] {
         [0..=1, 1..=3, 3..=4].map(|steps| {
-            self.quorum.all().iter().filter(|it| steps.contains(&state.steps[it.index()])).collect()
+            self.all().iter().filter(|it| steps.contains(&state.steps[it.index()])).collect()
         })
     }
 
-    /// Whether clients of each kind have a quorum among these masters.
-    fn have_quorum(&self, state: &State, among: NodeSet) -> [bool; 3] {
-        let [old, new] = self.quorum.each();
+    /// Whether clients of each kind can have all leases among these masters.
+    fn have_quorums(&self, state: &State, among: NodeSet) -> [bool; 3] {
+        let [old, new] = &self.sides;
         let [for_old, for_moving, for_new] = self.admitting(state).map(|set| set.and(among));
-        [old.is_in(for_old), self.quorum.is_in(for_moving), new.is_in(for_new)]
+        let moving = old.every_is_in(for_moving) && new.every_is_in(for_moving);
+        [old.every_is_in(for_old), moving, new.every_is_in(for_new)]
     }
 
     fn set(&self, state: &mut State, node: NodeId, step: u8) {
@@ -129,8 +140,10 @@ impl Setup {
     }
 
     fn count(&self, state: &mut State) {
-        let [old, _, new] = self.have_quorum(state, self.quorum.all());
-        for (since, admitted) in state.since.iter_mut().zip([old, new]) {
+        let [old, new] = &self.sides;
+        let [for_old, _, for_new] = self.admitting(state);
+        let any = [old.any_is_in(for_old), new.any_is_in(for_new)];
+        for (since, admitted) in state.since.iter_mut().zip(any) {
             *since = if admitted { 0 } else { *since };
         }
     }
@@ -139,7 +152,7 @@ impl Setup {
         if state.since.iter().all(|since| *since < WINDOW) {
             return Err(format!("clients of both sets are admitted within a window: {state:?}"));
         }
-        let have = self.have_quorum(state, self.alive);
+        let have = self.have_quorums(state, self.alive);
         // Clients that mark masters which were restarted leave out others for a while.
         if state.restarts == self.restarts && !have.contains(&true) {
             return Err(format!("no clients have a quorum: {state:?}"));
@@ -153,7 +166,7 @@ impl Setup {
             UNMARKED => MasterStep::Unmarked,
             step => MasterStep::At(step.into()),
         };
-        NodeId::all(self.quorum.nodes()).map(step).collect()
+        NodeId::all(self.all().len()).map(step).collect()
     }
 
     /// What the command does after it has read these masters.
@@ -170,8 +183,8 @@ impl Setup {
     }
 
     fn ask(&self, goal: Goal, steps: &[MasterStep], steady: NodeSet) -> Next {
-        let steady = if self.waits && self.counts_unreached { steady } else { self.quorum.all() };
-        next(goal, &View { quorum: self.quorum, steps, steady, connected: [false; 3] })
+        let steady = if self.waits && self.counts_unreached { steady } else { self.all() };
+        next(goal, &View { sides: &self.sides, steps, steady, connected: [false; 3] })
     }
 
     /// The states after the command `tool` has read all that it reaches. What it reads first, it
@@ -197,7 +210,7 @@ impl Setup {
             let steps = self.view(&state, reached);
             let goal = match order {
                 Order::Fixed(goal) => goal,
-                Order::Back => Goal::back(self.quorum, &steps),
+                Order::Back => Goal::back(&self.sides, &steps),
             };
             reached.iter().for_each(|node| state.claims[node.index()] = ours);
             state.tools[tool] = match self.decide(goal, steps, steady.and(reached)) {
@@ -214,9 +227,10 @@ impl Setup {
 
     /// The same state, with the masters of each kind in order: they can change places.
     fn canonical(&self, state: &State) -> State {
-        let [old, new] = self.sets();
         let key = |node: &NodeId| {
-            let kind = (old.contains(*node), new.contains(*node), self.alive.contains(*node));
+            let shards = self.sides.iter().flat_map(|side| &side.0);
+            let of: Vec<bool> = shards.map(|shard| shard.all().contains(*node)).collect();
+            let kind = (of, self.alive.contains(*node));
             let at = node.index();
             let of_tool = state.tools.map(|tool| match tool {
                 Tool::Idle => (false, 0),
@@ -225,7 +239,7 @@ impl Setup {
             });
             (kind, state.steps[at], state.claims[at], of_tool)
         };
-        let known: Vec<NodeId> = self.quorum.all().iter().collect();
+        let known: Vec<NodeId> = self.all().iter().collect();
         let mut sorted = known.clone();
         // Of a kind: a master takes the place of one of the same kind.
         sorted.sort_by_key(key);
@@ -317,7 +331,7 @@ impl Setup {
             }
         }
         if state.restarts > 0 {
-            for node in self.quorum.all().iter() {
+            for node in self.all().iter() {
                 self.restart(state, node, into);
             }
         }
@@ -328,7 +342,7 @@ impl Setup {
     /// marker on a quorum marks it.
     fn restart(&self, state: &State, node: NodeId, into: &mut Vec<State>) {
         let step = state.steps[node.index()];
-        let have = self.have_quorum(state, self.quorum.all());
+        let have = self.have_quorums(state, self.all());
         let marks: &[u8] = match step {
             0 => &[UNMARKED],
             1 => &[0, 2, UNMARKED],
@@ -364,7 +378,7 @@ impl Setup {
         let (mut state, mut steady) = (*state, NodeSet::EMPTY);
         let goal = match order {
             Order::Fixed(goal) => goal,
-            Order::Back => Goal::back(self.quorum, &self.view(&state, self.alive)),
+            Order::Back => Goal::back(&self.sides, &self.view(&state, self.alive)),
         };
         for _ in 0..9 {
             match self.decide(goal, self.view(&state, self.alive), steady) {
@@ -433,7 +447,7 @@ fn explore(setup: &Setup) -> Result<usize, String> {
             match setup.run(&state, order) {
                 Ok(ended) => {
                     let reached = match order {
-                        Order::Back => Goal::back(setup.quorum, &setup.view(&state, setup.alive)),
+                        Order::Back => Goal::back(&setup.sides, &setup.view(&state, setup.alive)),
                         Order::Fixed(goal) => goal,
                     };
                     if !setup.is_at(reached, &ended) {
@@ -464,6 +478,22 @@ fn moves() -> impl Iterator<Item = Setup> {
     (0..=2).map(|shared| Setup::new(nodes(0..3), nodes(3 - shared..6 - shared)))
 }
 
+/// A shard more, one less, one replaced, one that gets other masters, and one that gets a master
+/// more.
+fn changes_of_shards() -> impl Iterator<Item = Setup> {
+    let [a, b, c] = [0, 1, 2].map(|at| nodes([at]));
+    let (three, four) = (nodes(1..4), nodes(1..5));
+    let changes: [(&[NodeSet], &[NodeSet]); 6] = [
+        (&[a, b], &[a, b, c]),
+        (&[a, b, c], &[a, b]),
+        (&[a, b], &[b, c]),
+        (&[a, three], &[a, four]),
+        (&[three], &[three, a]),
+        (&[a, nodes(1..3)], &[a, nodes(3..6)]),
+    ];
+    changes.map(|(from, to)| Setup::of_shards(from, to)).into_iter()
+}
+
 fn holds(setup: &Setup) -> usize {
     explore(setup).unwrap_or_else(|why| panic!("{setup:?}: {why}"))
 }
@@ -476,6 +506,15 @@ fn no_order_of_kills_and_failures_admits_clients_of_both_sets_or_none() {
 }
 
 #[test]
+fn all_shards_take_each_step_together() {
+    for setup in changes_of_shards() {
+        assert!(holds(&setup) > 100, "{setup:?}");
+        let no_wait = explore(&Setup { waits: false, ..setup.clone() });
+        assert!(no_wait.is_err_and(|why| why.contains("of both sets")), "{setup:?}");
+    }
+}
+
+#[test]
 fn a_master_may_be_dead_all_the_time() {
     for setup in moves() {
         let [old, new] = setup.sets();
@@ -483,7 +522,7 @@ fn a_master_may_be_dead_all_the_time() {
         for dead in [old.without(new), new.without(old), old.and(new)] {
             if let Some(dead) = dead.iter().next() {
                 let alive = setup.alive.without([dead].into_iter().collect());
-                holds(&Setup { alive, ..setup });
+                holds(&Setup { alive, ..setup.clone() });
             }
         }
     }
@@ -500,10 +539,10 @@ fn clients_may_mark_a_master_that_was_restarted() {
 #[test]
 fn rules_that_are_wrong_are_found() {
     for setup in moves() {
-        let no_wait = explore(&Setup { waits: false, ..setup });
+        let no_wait = explore(&Setup { waits: false, ..setup.clone() });
         assert!(no_wait.is_err_and(|why| why.contains("of both sets")), "{setup:?}");
         // A minority that can be read is enough to go on.
-        let minority = explore(&Setup { counts_unreached: false, ..setup });
+        let minority = explore(&Setup { counts_unreached: false, ..setup.clone() });
         assert!(minority.is_err(), "{setup:?}");
     }
 }
@@ -513,7 +552,7 @@ fn two_commands_at_once_are_safe_since_each_claims_the_masters() {
     for (from, to) in [(0..1, 1..2), (0..1, 0..2), (0..2, 1..3)] {
         let setup = Setup { tools: 2, ..Setup::new(nodes(from), nodes(to)) };
         holds(&setup);
-        let unclaimed = explore(&Setup { claims: false, ..setup });
+        let unclaimed = explore(&Setup { claims: false, ..setup.clone() });
         assert!(unclaimed.is_err_and(|why| why.contains("of both sets")), "{setup:?}");
     }
 }
