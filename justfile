@@ -109,7 +109,11 @@ msrv:
 servers *names:
     .ci/servers {{names}}
 
-# Build the documentation and open it.
+# Build the documents as a site, target/site/book, and check its links: the first time installs mdbook.
+site:
+    .ci/site
+
+# Build the library's documentation and open it.
 doc:
     cargo doc -p redquorum --no-deps --all-features --open
 

@@ -189,6 +189,63 @@ fn the_repository_is_tidy() {
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
+/// The links of a published file to the repository that have another reference than this one, or
+/// lead nowhere in the tree.
+fn wrong_links_of_package(reference: &str, name: &str, text: &str) -> Vec<String> {
+    let links = text.split("https://github.com/redquorum/redquorum/blob/").skip(1);
+    let links = links.filter_map(|rest| rest.split([')', '>', ' ', '\n']).next()?.split_once('/'));
+    let wrong = links.filter(|(named, target)| {
+        let target = format!("]({target})");
+        *named != reference || !dead_links(&root().join("README.md"), &target).is_empty()
+    });
+    wrong.map(|(named, target)| format!("{name}: {named}/{target}, not {reference}/…")).collect()
+}
+
+/// The documentation of a package leads to the documents of its own version: to the tag of the last
+/// release. `.ci/release` sets the links.
+#[test]
+fn links_of_packages_lead_to_their_version() {
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let mut versions =
+        changelog.lines().filter_map(|line| line.strip_prefix("## ")?.split_once(", "));
+    let released = versions.find(|(_, date)| *date != "unreleased");
+    let reference = released.map_or("main".to_owned(), |(version, _)| format!("v{version}"));
+    let known = known();
+    let published = known.files.iter().filter(|name| {
+        let is_there = name.starts_with("crates/") || name.starts_with("harness/src/");
+        is_there && name.ends_with(".rs") || name.ends_with("/README.md")
+    });
+    let wrong = published.flat_map(|name| {
+        wrong_links_of_package(&reference, name, &fs::read_to_string(root().join(name)).unwrap())
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let link = "(https://github.com/redquorum/redquorum/blob/v1.2.3/docs/safety.md#the-rules)";
+    assert_eq!(wrong_links_of_package("v1.2.3", "a.rs", link), [""; 0]);
+    assert_eq!(wrong_links_of_package("main", "a.rs", link).len(), 1);
+    let dead = link.replace("the-rules", "no-rules");
+    assert_eq!(wrong_links_of_package("v1.2.3", "a.rs", &dead).len(), 1);
+}
+
+/// The site is a book of all documents: none is left out of its table of contents.
+#[test]
+fn the_site_has_every_document() {
+    let site = root().join("docs/site");
+    let summary = fs::read_to_string(site.join("SUMMARY.md")).unwrap();
+    let links = summary.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    let pages: BTreeSet<_> =
+        links.map(|(link, _)| site.join(link).canonicalize().unwrap()).collect();
+    let known = known();
+    let documents = known.files.iter().filter(|name| {
+        let is_page = name.starts_with("docs/") || !name.contains('/');
+        is_page && name.ends_with(".md") && !name.ends_with("SUMMARY.md")
+    });
+    let missing: Vec<_> = documents
+        .filter(|name| !pages.contains(&root().join(name).canonicalize().unwrap()))
+        .collect();
+    assert!(missing.is_empty() && pages.len() > 20, "not in docs/site/SUMMARY.md: {missing:?}");
+}
+
 /// The modules at the root of its crate that a text imports: `crate::a::b`, `crate::{a, b::c}`.
 fn imported(text: &str) -> BTreeSet<String> {
     let word = |text: &str| -> String {

@@ -42,6 +42,11 @@ pub use outcome::{DISTRUSTED, commands_per_acquisition, reason_to_hold, times};
 pub use progress::set_aside;
 pub use waits::{FreeWaits, longest_wait};
 
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 redquorum_scenario::named! {
     /// The result of the check of a property.
     pub enum Observed {

@@ -19,6 +19,11 @@ pub mod machines;
 
 pub use explore::{Broken, Counterexample, Explored, Fairness, Model, explore};
 
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// More states than any run needs that shows an error of a mutant.
 const MOST: usize = 4_000_000;
 

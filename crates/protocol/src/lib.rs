@@ -85,3 +85,8 @@ pub use time::Time;
 pub use token::{HolderName, TOKEN_LEN, Token};
 pub use vote::{Cause, Holder, Reply, Vote, Votes};
 pub use waiter::{Position, Waiter, WaiterId};
+
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

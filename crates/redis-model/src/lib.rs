@@ -14,18 +14,6 @@
 //! - [`network`] has what a network can do to messages, and rules that choose them: for the drivers
 //!   of the model.
 //! - [`ScriptMutant`] has scripts that leave something out, to test that their checks are needed.
-//!
-//! ```
-//! use redquorum_redis_model::{Event, Persistence, Request, Server, ServerReply, Value};
-//!
-//! let mut server = Server::new(1, Persistence::None);
-//! let connection = server.connect().expect("it runs");
-//! server.deliver(connection, Request::words(&[b"DBSIZE"]));
-//! let mut events = Vec::new();
-//! server.serve(1_700_000_000_000_000_000, connection, &mut events);
-//! let reply = ServerReply::Value(Value::Integer(0));
-//! assert_eq!(events, [Event::Message(connection, reply)]);
-//! ```
 
 #![forbid(unsafe_code)]
 
@@ -45,6 +33,11 @@ pub use request::Request;
 pub use script_mutant::ScriptMutant;
 pub use server::{Persistence, Replica, Server, greet};
 pub use value::{Event, ServerReply, Value};
+
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// What a server's own wall clock shows: nanoseconds since the Unix epoch.
 pub type Wall = u64;

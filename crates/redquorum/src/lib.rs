@@ -173,6 +173,11 @@ pub use several::{AcquireAll, Leases, ReleasedAll};
 pub use shards::Shards;
 pub use signal::LossSignal;
 
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Masters beyond plain URLs: credentials that change, Sentinels, connectors of your own.
 pub mod connect {
     pub use crate::endpoint::{BadUrl, Credentials};

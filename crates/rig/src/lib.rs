@@ -89,6 +89,11 @@ pub use redquorum_redis_model::Persistence;
 pub use resp::RespValue;
 pub use server::{REQUIRE_VARIABLE, SERVER_VARIABLE, Server, find_server, required};
 
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Locks a value that is whole at all times, also after a panic of another thread.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

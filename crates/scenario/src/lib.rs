@@ -54,6 +54,11 @@ pub use redquorum_redis_model::Persistence;
 pub use redquorum_redis_model::network::{End, MessageFault, Side};
 pub use words::{AccessKind, Class, EventKind, LeaseEffect, Moment, Step};
 
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Masters by their numbers, in a sentence: `masters 1, 2, 3`.
 pub fn numbered(masters: &[usize]) -> String {
     let numbers: Vec<String> = masters.iter().map(usize::to_string).collect();

@@ -36,6 +36,11 @@ pub mod scenario_file;
 pub mod shrink;
 mod tape;
 
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// A run in which something went wrong, with all that is needed to repeat it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {

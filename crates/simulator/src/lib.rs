@@ -43,6 +43,11 @@ pub mod world;
 
 pub use rng::Latency;
 
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Latency of a message between the harness and a process, in nanoseconds.
 const PIPE: u64 = 30_000;
 /// How long the harness takes to carry out a fault, in nanoseconds.
