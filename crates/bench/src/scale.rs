@@ -28,7 +28,7 @@ Without a part, all of them are measured. A list is of numbers, with commas betw
   --clients 100,1000,10000  connections: the numbers of client processes
   --near 5,30,60,90,150     regions: round trips of a client in the middle to each master, in ms
   --far 150,130,110,80,5    regions: those of a client far away, to the same masters
-  --waiters 4,200,10000     herd: the numbers of clients
+  --waiters 4,200,1000,3000 herd: the numbers of clients; the time grows with their square
   --shards 1,2,4            shards: the numbers of quorums
   --rounds 11               shards: the number of rounds, of which the tables have the medians";
 
@@ -70,7 +70,7 @@ impl Default for Options {
             clients: vec![100, 1_000, 10_000],
             near: vec![5, 30, 60, 90, 150],
             far: vec![150, 130, 110, 80, 5],
-            waiters: vec![4, 200, 10_000],
+            waiters: vec![4, 200, 1_000, 3_000],
             shards: vec![1, 2, 4],
             rounds: 11,
         }
@@ -120,9 +120,9 @@ fn numbers<T: FromStr + Default + PartialEq>(option: &str, list: &str) -> Result
 }
 
 fn one(option: &str, list: &str) -> Result<usize, String> {
-    match numbers(option, list)?[..] {
-        [number] => Ok(number),
-        _ => Err(format!("{option} needs one number, not `{list}`")),
+    match numbers(option, list).as_deref() {
+        Ok([number]) => Ok(*number),
+        _ => Err(format!("{option} needs one number above 0, not `{list}`")),
     }
 }
 
