@@ -28,8 +28,8 @@ const TTL: Duration = Duration::from_secs(3600);
 /// How long a master has to give back the buffers of connections that have become idle.
 const SETTLING: Duration = Duration::from_secs(8);
 
-/// How long processor time and commands are counted.
-const COUNTING: Duration = Duration::from_secs(8);
+/// How long processor time and commands are counted: as often as an idle client sends a probe.
+const COUNTING: Duration = Duration::from_secs(15);
 
 /// How many clients of a program connect at the same time.
 const AT_ONCE: usize = 64;
@@ -82,7 +82,8 @@ fn rows_of(masters: usize, count: usize, files: usize) -> Result<String, String>
     let before = Memory::now(&masters);
     let each = ((files - OTHER_FILES) / masters.len()).max(1);
     let shares = (0..count.div_ceil(each)).map(|at| each.min(count - at * each));
-    let start = |share: usize| Worker::start(&[CHILD_ARGUMENT, &share.to_string()], &masters.urls());
+    let start =
+        |share: usize| Worker::start(&[CHILD_ARGUMENT, &share.to_string()], &masters.urls());
     let mut workers: Vec<Worker> = shares.map(start).collect();
     for node in 1..=masters.len() {
         let set = format!("SET {WANTED} another PX {}", TTL.as_millis());

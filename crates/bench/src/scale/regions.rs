@@ -7,7 +7,7 @@ use redquorum_checker::{Outcome, check};
 use redquorum_protocol::{Drift, Quorum};
 use redquorum_scenario::{Mutant, Scenario};
 
-use super::virtual_time::{Lease, Run, millis, read};
+use super::virtual_time::{Lease, Run, between, millis, read};
 use crate::table::median;
 
 /// A client, and its round trips to each master, in milliseconds.
@@ -47,6 +47,12 @@ fn least_ttl(node_timeout: u64) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX) + 1
 }
 
+/// How long a client that waits for a holder that died waits at least, by the same rules: the TTL
+/// and a few seconds.
+fn wait(ttl: u64) -> u64 {
+    ttl + 2_000
+}
+
 /// The usual TTL, or a longer one where it is too short.
 fn ttl(node_timeout: u64) -> u64 {
     least_ttl(node_timeout).max(10_000)
@@ -59,7 +65,7 @@ pub(super) fn print(near: &[u64], far: &[u64]) -> Result<(), String> {
         [place("all near", &near_all), place("in the middle", near), place("far away", far)];
     print_pairs(&places)?;
     print_hand_overs(&places)?;
-    print_options(&places);
+    print_options(&places)?;
     print_node_timeouts(&places[1..])
 }
 
@@ -70,7 +76,7 @@ fn print_pairs(places: &[Place]) -> Result<(), String> {
          p50 |\n|---|---|---|---|---|---|"
     );
     for place in places {
-        let run = Plan::new(&[place]).run(30, 0)?;
+        let run = Plan::new(&[place]).rounds(30, 0)?;
         let p50 = |of: fn(&Lease) -> i64| {
             median(run.leases.iter().map(|lease| of(lease) as f64 / 1e6).collect())
         };
@@ -89,7 +95,10 @@ fn print_pairs(places: &[Place]) -> Result<(), String> {
 }
 
 fn list(numbers: &[u64]) -> String {
-    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+    match numbers.iter().all(|number| *number == 0) {
+        true => "below 1".to_owned(),
+        false => numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    }
 }
 
 fn print_hand_overs(places: &[Place]) -> Result<(), String> {
@@ -99,7 +108,7 @@ fn print_hand_overs(places: &[Place]) -> Result<(), String> {
     );
     let [near, middle, far] = places else { unreachable!("there are three places") };
     for [one, other] in [[near, near], [middle, middle], [middle, far], [far, far]] {
-        let run = Plan::new(&[one, other]).run(30, 30_000)?;
+        let run = Plan::new(&[one, other]).rounds(30, 30_000)?;
         for (from, to) in [("c1", "c2"), ("c2", "c1")] {
             let of_these = run
                 .hand_overs()
@@ -122,54 +131,63 @@ fn print_hand_overs(places: &[Place]) -> Result<(), String> {
     Ok(())
 }
 
-fn print_options(places: &[Place]) {
+fn print_options(places: &[Place]) -> Result<(), String> {
     println!(
-        "### Masters in regions: what to choose\n\n\
-         | client | node timeout, at least | node timeout, better | connect timeout | drift | TTL, at \
-         least | TTL | first pause of `retry` |\n|---|---|---|---|---|---|---|---|"
+        "### Masters in regions: what to choose, and what a waiter has when a holder dies\n\n\
+         | client | node timeout, more than | node timeout | connect timeout | drift | TTL, at least | \
+         TTL | wait | first pause of `retry` | with these: grant after a holder's last one |\n\
+         |---|---|---|---|---|---|---|---|---|---|"
     );
     for place in places {
         let node_timeout = place.node_timeout();
+        let ttl = ttl(node_timeout);
         println!(
-            "| {} | more than {} ms | {node_timeout} ms | {} ms | 1 % + 2 ms | {:.2} s | {:.2} s | {} ms |",
+            "| {} | {} ms | {node_timeout} ms | {} ms | 1 % + 2 ms | {:.2} s | {:.2} s | {:.2} s | {} ms \
+             | {:.2} s |",
             place.name,
             place.quorum(),
             node_timeout.max(1_000),
             least_ttl(node_timeout) as f64 / 1e3,
-            ttl(node_timeout) as f64 / 1e3,
+            ttl as f64 / 1e3,
+            wait(ttl) as f64 / 1e3,
             place.slowest().max(10),
+            Plan::new(&[place, place]).after_death()?.as_secs_f64(),
         );
     }
     println!();
+    Ok(())
 }
 
 fn print_node_timeouts(places: &[Place]) -> Result<(), String> {
+    const ROUNDS: usize = 30;
+    const KEPT: usize = 5;
     println!(
         "### Masters in regions: the node timeout\n\n\
-         | client | node timeout | one attempt: granted of 30 | with a wait of 5 s: granted of 30 | \
-         acquire p50 |\n|---|---|---|---|---|"
+         | client | node timeout | one attempt: granted of {ROUNDS} | with a wait of 5 s: granted of \
+         {ROUNDS} | p50 | leases kept alive for three TTLs, of {KEPT} |\n|---|---|---|---|---|---|"
     );
     for place in places {
         let (quorum, slowest) = (place.quorum(), place.slowest());
-        let between = quorum.midpoint(slowest);
         for (node_timeout, why) in [
             (quorum * 8 / 10, "below the quorum's round trip"),
             (100, "the default"),
-            (between, "between the quorum's and the slowest round trip"),
+            (quorum.midpoint(slowest), "between the quorum's and the slowest round trip"),
             (place.node_timeout(), "4 × the slowest round trip"),
         ] {
             let plan = Plan { node_timeout, ..Plan::new(&[place]) };
-            let [once, waiting] = [plan.run(30, 0)?, plan.run(30, 5_000)?];
+            let [once, waiting] = [plan.rounds(ROUNDS, 0)?, plan.rounds(ROUNDS, 5_000)?];
+            let kept = plan.kept(KEPT)?;
             let times = waiting.leases.iter().map(|it| (it.granted - it.asked) as f64 / 1e6);
             let p50 = match waiting.leases.is_empty() {
                 true => "–".to_owned(),
                 false => format!("{:.0} ms", median(times.collect())),
             };
             println!(
-                "| {} | {node_timeout} ms, {why} | {} | {} | {p50} |",
+                "| {} | {node_timeout} ms, {why} | {} | {} | {p50} | {} |",
                 place.name,
                 once.leases.len(),
                 waiting.leases.len(),
+                kept.leases.len() - kept.lost,
             );
         }
     }
@@ -190,10 +208,51 @@ impl<'a> Plan<'a> {
         Self { clients: clients.to_vec(), node_timeout: node_timeout.unwrap_or_default() }
     }
 
+    fn ttl(&self) -> u64 {
+        ttl(self.node_timeout)
+    }
+
     /// Each client acquires and releases the resource in so many rounds, and waits for so long.
-    fn run(&self, rounds: usize, wait: u64) -> Result<Run, String> {
-        let scenario = self.scenario(rounds, wait)?;
-        let history = redquorum_simulator::run(&scenario, 1, Mutant::None);
+    fn rounds(&self, rounds: usize, wait: u64) -> Result<Run, String> {
+        let wait = if wait > 0 { format!(" wait {wait}ms") } else { String::new() };
+        let client = format!(
+            "loop = {rounds}\nthink = \"5ms\"\n\
+             script = [\"acquire L{wait}\", \"work 20ms\", \"release L\"]\n"
+        );
+        self.run(&vec![client; self.clients.len()], "")
+    }
+
+    /// The client keeps so many leases alive for three TTLs each, one after the other.
+    fn kept(&self, leases: usize) -> Result<Run, String> {
+        let long = 3 * self.ttl();
+        let client = format!(
+            "loop = {leases}\nscript = [\"acquire L wait 5s\", \"keep L for {}ms\", \
+             \"work {long}ms\", \"release L\"]\n",
+            long + self.ttl()
+        );
+        self.run(&[client], "")
+    }
+
+    /// The first client dies as soon as it holds the resource. How long until the second one, which
+    /// asks a second later, has it.
+    fn after_death(&self) -> Result<Duration, String> {
+        let hold = |start, wait| {
+            format!(
+                "start = \"{start}s\"\nscript = [\"acquire L wait {wait}ms\", \"work 20ms\", \
+                 \"release L\"]\n"
+            )
+        };
+        let clients = [hold(0, 0), hold(1, wait(self.ttl()))];
+        let dies = "[[fault]]\nafter = \"c1 granted L\"\nclient.kill = { client = \"c1\" }\n";
+        let run = self.run(&clients, dies)?;
+        let lease = run.leases.first().ok_or("nobody has the resource after its holder's death")?;
+        let died = self.clients[0].quorum() * 1_000_000;
+        Ok(between(i64::try_from(died).unwrap_or(0), lease.granted))
+    }
+
+    /// Runs these clients, whose messages take as long as their places say.
+    fn run(&self, clients: &[String], faults: &str) -> Result<Run, String> {
+        let history = redquorum_simulator::run(&self.scenario(clients, faults)?, 1, Mutant::None);
         let verdict = check(&history);
         if verdict.outcome != Outcome::AsExpected {
             return Err(format!("a run is not as expected: {}", verdict.differences.join("; ")));
@@ -201,35 +260,28 @@ impl<'a> Plan<'a> {
         Ok(Run::of(&history))
     }
 
-    fn scenario(&self, rounds: usize, wait: u64) -> Result<Scenario, String> {
+    fn scenario(&self, clients: &[String], faults: &str) -> Result<Scenario, String> {
         let masters = self.clients[0].round_trips.len();
         let mut text = format!(
             "name = \"regions\"\nabout = \"Masters far away.\"\n[cluster]\nnodes = {masters}\n\
              [lock]\nttl = \"{}ms\"\nnode-timeout = \"{}ms\"\n",
-            ttl(self.node_timeout),
+            self.ttl(),
             self.node_timeout
         );
-        let wait = if wait > 0 { format!(" wait {wait}ms") } else { String::new() };
-        for number in 1..=self.clients.len() {
-            text += &format!(
-                "[[client]]\nid = \"c{number}\"\nloop = {rounds}\nthink = \"5ms\"\n\
-                 script = [\"acquire L{wait}\", \"work 20ms\", \"release L\"]\n"
-            );
+        for (client, number) in clients.iter().zip(1..) {
+            text += &format!("[[client]]\nid = \"c{number}\"\n{client}");
         }
-        for (number, place) in self.clients.iter().enumerate() {
-            for (master, round_trip) in place.round_trips.iter().enumerate() {
+        for (place, number) in self.clients.iter().zip(1..) {
+            let far = place.round_trips.iter().zip(1..).filter(|(round_trip, _)| **round_trip > 0);
+            for (round_trip, master) in far {
                 // A half on each way.
-                if *round_trip > 0 {
-                    text += &format!(
-                        "[[fault]]\nat = \"0s\"\nnet.delay = {{ client = \"c{}\", node = {}, by = \
-                         \"{}us\" }}\n",
-                        number + 1,
-                        master + 1,
-                        round_trip * 500
-                    );
-                }
+                text += &format!(
+                    "[[fault]]\nat = \"0s\"\nnet.delay = {{ client = \"c{number}\", node = {master}, \
+                     by = \"{}us\" }}\n",
+                    round_trip * 500
+                );
             }
         }
-        read(&text)
+        read(&(text + faults))
     }
 }

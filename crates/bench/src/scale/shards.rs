@@ -15,7 +15,8 @@ use crate::{cpu_time, crowd, on_runtime};
 /// The length of a turn: each number of shards has one in each round.
 const TURN: Duration = Duration::from_millis(500);
 
-/// The tasks that acquire and release, each its own resources.
+/// The tasks that acquire and release, each its own resources: so many in all, and so many for each
+/// shard.
 const TASKS: usize = 64;
 
 /// No key of a task that was cut off keeps others out for long.
@@ -35,14 +36,24 @@ struct Turn {
 pub(super) fn print(masters: usize, counts: &[usize], rounds: usize) -> Result<(), String> {
     let most = counts.iter().copied().max().unwrap_or(1);
     let started = Masters::start(masters * most).map_err(|why| why.to_string())?;
-    let turns = on_runtime(1, measure(&started, masters, counts, rounds));
+    for (grows, text) in [(false, "in all"), (true, "for each shard")] {
+        let tasks = |count| if grows { TASKS * count } else { TASKS };
+        let turns = on_runtime(1, measure(&started, masters, counts, rounds, &tasks));
+        println!(
+            "### Shards of {masters} masters: {TASKS} tasks {text}, 1 worker thread, medians of \
+             {rounds} rounds\n\n\
+             In brackets is the median of the ratios to the first row in the same round, and behind \
+             it the least and the largest of them.\n"
+        );
+        print_turns(masters, counts, &turns);
+    }
+    Ok(())
+}
+
+fn print_turns(masters: usize, counts: &[usize], turns: &[Vec<Turn>]) {
     println!(
-        "### Shards of {masters} masters: {TASKS} tasks on 1 worker thread, medians of {rounds} \
-         rounds\n\n\
-         In brackets is the median of the ratios to the first row in the same round, and behind it \
-         the least and the largest of them.\n\n\
-         | shards | masters | pairs/s | client CPU µs/pair | a master's CPU µs per pair of its shard \
-         | pairs/s that a core of one master would carry | of all shards |\n\
+        "| shards | masters | pairs/s | client CPU µs/pair | a master's CPU µs per pair of its shard \
+         | pairs/s of a full core of each master | of all shards |\n\
          |---|---|---|---|---|---|---|"
     );
     for (at, count) in counts.iter().enumerate() {
@@ -68,7 +79,6 @@ pub(super) fn print(masters: usize, counts: &[usize], rounds: usize) -> Result<(
         );
     }
     println!();
-    Ok(())
 }
 
 /// Measures each number of shards in turns.
@@ -77,18 +87,19 @@ async fn measure(
     masters: usize,
     counts: &[usize],
     rounds: usize,
+    tasks: &impl Fn(usize) -> usize,
 ) -> Vec<Vec<Turn>> {
     let mut locks = Vec::new();
     for urls in started.urls().chunks(masters) {
         locks.push(connect(urls, TTL).await);
     }
     // One turn before the first round: buffers and tables of keys have their size.
-    turn(started, &locks, masters).await;
+    turn(started, &locks, masters, TASKS).await;
     let mut turns = Vec::new();
     for _ in 0..rounds {
         let mut round = Vec::new();
         for &count in counts {
-            round.push(turn(started, &locks[..count], masters).await);
+            round.push(turn(started, &locks[..count], masters, tasks(count)).await);
         }
         turns.push(round);
     }
@@ -104,7 +115,7 @@ fn home<'a>(shards: &'a [Redlock], resource: &str) -> &'a Redlock {
     &shards[number]
 }
 
-async fn turn(started: &Masters, shards: &[Redlock], masters: usize) -> Turn {
+async fn turn(started: &Masters, shards: &[Redlock], masters: usize, tasks: usize) -> Turn {
     let used = 1..=shards.len() * masters;
     let (of_masters, of_client) = (crowd::cpu(started, used.clone()), cpu_time());
     let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
@@ -119,7 +130,7 @@ async fn turn(started: &Masters, shards: &[Redlock], masters: usize) -> Turn {
         pairs
     };
     let spawn = |task| tokio::spawn(work(task, shards.to_vec(), stop.clone()));
-    let tasks: Vec<_> = (0..TASKS).map(spawn).collect();
+    let tasks: Vec<_> = (0..tasks).map(spawn).collect();
     tokio::time::sleep(TURN).await;
     stop.store(true, Ordering::Relaxed);
     let mut pairs = 0;

@@ -29,8 +29,8 @@ pub(super) struct Lease {
 pub(super) struct Run {
     /// In the order of their grants.
     pub(super) leases: Vec<Lease>,
-    /// The number of acquires that failed.
-    pub(super) refused: usize,
+    /// The number of leases that ended before their release.
+    pub(super) lost: usize,
     /// The number of commands that each master received.
     pub(super) commands: Vec<u64>,
 }
@@ -71,7 +71,7 @@ impl Run {
                         let lease = Lease { client, asked, granted, released: 0, returned: 0 };
                         held.insert(lease.client.clone(), lease);
                     }
-                    Some((_, true)) => run.refused += 1,
+                    Some((_, true)) => {}
                     Some((asked, false)) => {
                         let of = held.get(client).is_some_and(|lease| lease.released == asked);
                         if let Some(lease) = held.remove(client).filter(|_| of) {
@@ -80,6 +80,7 @@ impl Run {
                     }
                     None => {}
                 },
+                Event::Lost { .. } => run.lost += 1,
                 Event::Command { node, connection, number, .. } => {
                     let (_, last) = sent.entry(*connection).or_insert((*node, 0));
                     *last = (*last).max(number.saturating_sub(HANDSHAKE));
