@@ -48,9 +48,10 @@ pub(super) fn print(masters: usize, counts: &[usize]) -> Result<(), String> {
         "### Clients of {masters} masters\n\n\
          Figures of a master are the mean of all masters, and its memory is what it has more than \
          before the clients came.\n\n\
-         | clients | | connections of a master | its memory per client | its resident memory per \
-         client | its commands/s | its CPU, % of a core | resident memory of a client |\n\
-         |---|---|---|---|---|---|---|---|"
+         | clients | | connections of a master | its memory per client, at once | {:?} later | its \
+         resident memory per client then | its commands/s | its CPU, % of a core | resident memory of a client |\n\
+         |---|---|---|---|---|---|---|---|---|",
+        SETTLING + COUNTING
     );
     let files = open_files();
     let most = (files - OTHER_FILES).min(ports());
@@ -91,6 +92,7 @@ fn rows_of(masters: usize, count: usize, files: usize) -> Result<String, String>
     }
     for state in STATES {
         let bytes: Vec<String> = workers.iter_mut().map(Worker::report).collect();
+        let at_once = Memory::now(&masters);
         std::thread::sleep(SETTLING);
         reset_counts(&masters);
         let cpu_before = cpu(&masters, 1..=masters.len());
@@ -99,16 +101,17 @@ fn rows_of(masters: usize, count: usize, files: usize) -> Result<String, String>
         let busy = 100.0 * (cpu(&masters, 1..=masters.len()) - cpu_before) / seconds;
         let rate = commands(&masters) as f64 / seconds;
         let now = Memory::now(&masters);
-        let grown = |memory: fn(&Memory) -> f64| {
-            (memory(&now) - memory(&before)) / (masters.len() * count) as f64
+        let grown = |now: &Memory, memory: fn(&Memory) -> f64| {
+            kib((memory(now) - memory(&before)) / (masters.len() * count) as f64)
         };
         let clients: Option<f64> = bytes.iter().map(|bytes| bytes.parse::<f64>().ok()).sum();
         let client = clients.map_or("not measured".to_owned(), |bytes| kib(bytes / count as f64));
         println!(
-            "| {count} | {state} | {:.0} | {} | {} | {rate:.0} | {busy:.1} | {client} |",
+            "| {count} | {state} | {:.0} | {} | {} | {} | {rate:.0} | {busy:.1} | {client} |",
             now.connections - 1.0,
-            kib(grown(|memory| memory.used)),
-            kib(grown(|memory| memory.resident)),
+            grown(&at_once, |memory| memory.used),
+            grown(&now, |memory| memory.used),
+            grown(&now, |memory| memory.resident),
         );
         workers.iter_mut().for_each(Worker::go_on);
     }

@@ -12,8 +12,8 @@ pub(super) fn print(waiters: &[usize]) -> Result<(), String> {
     println!(
         "### A herd: clients that want one resource at once, each holds it for {HOLD} ms, in virtual \
          time\n\n\
-         | clients | | all had it after | hand-over p50 | p99 | longest wait without a lease to wait \
-         for | commands of a master | of a master per lease | this took |\n\
+         | clients | | all had it after | hand-over p50 | p99 | longest | commands of a master | of a \
+         master per lease | the simulation took |\n\
          |---|---|---|---|---|---|---|---|---|"
     );
     for &count in waiters {

@@ -187,7 +187,7 @@ fn print_node_timeouts(places: &[Place]) -> Result<(), String> {
                 place.name,
                 once.leases.len(),
                 waiting.leases.len(),
-                kept.leases.len() - kept.lost,
+                kept.leases.len().saturating_sub(kept.lost),
             );
         }
     }

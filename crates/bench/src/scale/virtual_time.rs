@@ -73,9 +73,9 @@ impl Run {
                     }
                     Some((_, true)) => {}
                     Some((asked, false)) => {
-                        let of = held.get(client).is_some_and(|lease| lease.released == asked);
-                        if let Some(lease) = held.remove(client).filter(|_| of) {
-                            run.leases.push(Lease { returned: record.ns, ..lease });
+                        if let Some(lease) = held.get(client).filter(|it| it.released == asked) {
+                            run.leases.push(Lease { returned: record.ns, ..lease.clone() });
+                            held.remove(client);
                         }
                     }
                     None => {}
