@@ -127,6 +127,10 @@ fn one(option: &str, list: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn main(words: &[String]) -> ExitCode {
+    if words.iter().any(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let options = match Options::read(words) {
         Ok(options) => options,
         Err(why) => {
