@@ -84,6 +84,10 @@ bench *args:
 bench-metrics *args:
     cargo run --release -p redquorum-bench --features rslock,metrics -- {{args}}
 
+# Measure what costs grow with: clients, distance, herds, shards; `just scale herd --waiters 4,200` for a part.
+scale *args:
+    cargo run --release --quiet -p redquorum-bench -- --scale {{args}}
+
 # Compare locks for the last places of a sign-up on MariaDB, or SQLite: `just contest --quick` for correctness alone.
 contest *args:
     cargo contest {{args}}

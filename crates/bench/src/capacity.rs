@@ -186,7 +186,7 @@ async fn answered(lock: &Redlock) {
 }
 
 /// The resident memory of this process in bytes, where the system shows it.
-fn resident() -> Option<u64> {
+pub(crate) fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)

@@ -311,7 +311,7 @@ pub(crate) fn reset_counts(masters: &Masters) {
 }
 
 /// The number of commands that clients sent so far.
-fn commands(masters: &Masters) -> u64 {
+pub(crate) fn commands(masters: &Masters) -> u64 {
     info(masters, 1..=masters.len(), "commandstats", |line| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         ON_THE_WIRE.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?

@@ -5,7 +5,8 @@
 //! `--quick` makes a short run, to check that the program works. `--waiting` measures only many
 //! clients on one resource. `--threads` measures only 16 tasks on 1 to 8 worker threads. `--held`
 //! measures only while 20 000 leases are held. `--watchdog` measures only leases that are extended.
-//! `--capacity` measures only commands, bytes and memory.
+//! `--capacity` measures only commands, bytes and memory. `--scale`, with options of its own,
+//! measures what the costs grow with (`just scale`).
 //!
 //! With the feature `metrics` the library exports to a recorder of Prometheus meanwhile.
 
@@ -16,6 +17,7 @@ mod contender;
 mod crowd;
 #[cfg(unix)]
 mod raw;
+mod scale;
 mod table;
 mod watchdog;
 mod worker;
@@ -60,13 +62,17 @@ fn main() -> ExitCode {
         [first, mode, urls @ ..] if first == capacity::CHILD_ARGUMENT => {
             return on_runtime(1, capacity::hold(mode, urls));
         }
+        [first, options @ ..] if first == scale::ARGUMENT => return scale::main(options),
+        [first, count, urls @ ..] if first == scale::CHILD_ARGUMENT => {
+            return on_runtime(1, scale::be_clients(count, urls));
+        }
         _ => {}
     }
     let part = match arguments.as_slice() {
         [] => "",
         [part] if PARTS.contains(&part.as_str()) => part,
         _ => {
-            eprintln!("usage: redquorum-bench [{}]", PARTS.join(" | "));
+            eprintln!("usage: redquorum-bench [{} | --scale …]", PARTS.join(" | "));
             return ExitCode::from(64);
         }
     };

@@ -45,7 +45,7 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(index).copied().unwrap_or(f64::NAN)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     quantile(&values, 0.5)
 }
