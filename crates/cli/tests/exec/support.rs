@@ -5,7 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -66,6 +67,14 @@ impl DerefMut for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // `exec` passes it on to its command, which would run on behind a SIGKILL, and keep the
+        // output of the tests open.
+        let until = Instant::now() + Duration::from_secs(2);
+        while self.0.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < until {
+            self.signal(Signal::SIGTERM);
+            self.signal(Signal::SIGCONT);
+            thread::sleep(Duration::from_millis(5));
+        }
         drop(self.0.kill());
         drop(self.0.wait());
     }
