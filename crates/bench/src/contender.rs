@@ -92,6 +92,8 @@ pub(crate) enum Kind {
     Moving,
     /// The same lock behind the move.
     Moved,
+    /// A lock of all these masters: as many as the lock that moves asks.
+    Six,
     #[cfg(feature = "rslock")]
     Rslock,
 }
@@ -108,7 +110,8 @@ impl Kind {
     ];
 
     /// The contenders that show what a move to other masters costs: before, meanwhile, behind it.
-    pub(crate) const MOVING: &[Self] = &[Self::Floor, Self::Redquorum, Self::Moving, Self::Moved];
+    pub(crate) const MOVING: &[Self] =
+        &[Self::Floor, Self::Redquorum, Self::Moving, Self::Moved, Self::Six];
 
     /// The contenders of a crowd of readers and writers: who reads and who writes.
     pub(crate) const SHARING: &[[Self; 2]] =
@@ -161,6 +164,7 @@ impl Kind {
             Self::Guarded => "redquorum, fenced and guarded",
             Self::Moving => "redquorum, moving to one other master",
             Self::Moved => "redquorum, behind the move",
+            Self::Six => "redquorum, on all six masters",
             #[cfg(feature = "rslock")]
             Self::Rslock => "rslock",
         }
@@ -196,6 +200,7 @@ impl Kind {
             }
             Self::Moving => Client::Redquorum(build(builder(urls, TTL).moving_to(&all[1..])).await),
             Self::Moved => Client::Redquorum(build(builder(&all[1..], TTL)).await),
+            Self::Six => Client::Redquorum(connect(all, TTL).await),
             Self::Guarded => Client::Redquorum(build(builder(urls, TTL).restart_guard(TTL)).await),
             #[cfg(feature = "rslock")]
             Self::Rslock => Client::Rslock(rslock::LockManager::new(urls.to_vec())),
@@ -228,9 +233,13 @@ pub(crate) async fn build(builder: Builder) -> Redlock {
     let lock = builder.build().await.expect("its options are good");
     // A guard distrusts new masters until they are initialized.
     lock.initialize_masters().await;
-    let answers = async { while !lock.health().await.has_quorum() {} };
-    tokio::time::timeout(PATIENCE, answers).await.expect("five masters are up");
+    answers(&lock).await;
     lock
+}
+
+pub(crate) async fn answers(lock: &Redlock) {
+    let answers = async { while !lock.health().await.has_quorum() {} };
+    tokio::time::timeout(PATIENCE, answers).await.expect("its masters are up");
 }
 
 static DELETE: LazyLock<Script> = LazyLock::new(|| Script::new(DELETE_SOURCE));

@@ -122,7 +122,7 @@ fn measure(masters: &Masters, part: &str) {
         for tasks in [1, 64] {
             let table = on_runtime(1, healthy(&plan, tasks, Kind::MOVING));
             println!("### A move to one other master: {tasks} task(s), 1 worker thread\n\n{table}");
-            for kind in [Kind::Moving, Kind::Moved] {
+            for kind in [Kind::Moving, Kind::Moved, Kind::Six] {
                 let ratio = table.pair_ratio(kind, Kind::Redquorum);
                 println!("Pair p50, {}, beside redquorum: {ratio:.2} ×\n", kind.name());
             }

@@ -1,14 +1,13 @@
-//! Resources that are spread over several quorums: a shard is a lock on masters of its own.
+//! Resources that are spread over several quorums.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use redquorum::Redlock;
+use redquorum::Shards;
 use redquorum_rig::Masters;
 
-use crate::contender::{PATIENCE, connect};
+use crate::contender::{PATIENCE, answers, builder};
 use crate::table::median;
 use crate::{cpu_time, crowd, on_runtime};
 
@@ -89,47 +88,48 @@ async fn measure(
     rounds: usize,
     tasks: &impl Fn(usize) -> usize,
 ) -> Vec<Vec<Turn>> {
-    let mut locks = Vec::new();
-    for urls in started.urls().chunks(masters) {
-        locks.push(connect(urls, TTL).await);
+    let (urls, mut shards) = (started.urls(), Vec::new());
+    for count in counts {
+        let named = urls.chunks(masters).take(*count).enumerate();
+        let named = named.map(|(number, urls)| (format!("shard-{number}"), urls));
+        let built = builder(&[], TTL).shards(named).build_shards().await;
+        let built = built.expect("its options are good");
+        for (_, lock) in built.iter() {
+            answers(lock).await;
+        }
+        shards.push(built);
     }
     // One turn before the first round: buffers and tables of keys have their size.
-    turn(started, &locks, masters, TASKS).await;
+    for shards in &shards {
+        turn(started, shards, masters, TASKS).await;
+    }
     let mut turns = Vec::new();
     for _ in 0..rounds {
         let mut round = Vec::new();
-        for &count in counts {
-            round.push(turn(started, &locks[..count], masters, tasks(count)).await);
+        for (shards, &count) in shards.iter().zip(counts) {
+            round.push(turn(started, shards, masters, tasks(count)).await);
         }
         turns.push(round);
     }
     turns
 }
 
-/// The lock of the shard on which a resource is at home: the same for all clients that have the
-/// same list of shards.
-fn home<'a>(shards: &'a [Redlock], resource: &str) -> &'a Redlock {
-    let mut hasher = DefaultHasher::new();
-    resource.hash(&mut hasher);
-    let number = usize::try_from(hasher.finish() % shards.len() as u64).unwrap_or(0);
-    &shards[number]
-}
-
-async fn turn(started: &Masters, shards: &[Redlock], masters: usize, tasks: usize) -> Turn {
-    let used = 1..=shards.len() * masters;
+/// A turn of these tasks; each shard has as many masters.
+async fn turn(started: &Masters, shards: &Shards, masters: usize, tasks: usize) -> Turn {
+    let used = 1..=shards.iter().count() * masters;
     let (of_masters, of_client) = (crowd::cpu(started, used.clone()), cpu_time());
     let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
-    let work = async |task: usize, shards: Vec<Redlock>, stop: Arc<AtomicBool>| {
+    let work = async |task: usize, shards: Shards, stop: Arc<AtomicBool>| {
         let mut pairs = 0_usize;
         while !stop.load(Ordering::Relaxed) {
             let resource = format!("scale:{task}:{}", pairs % NAMES);
-            let request = home(&shards, &resource).acquire(resource).wait(PATIENCE);
+            let request = shards.acquire(resource).wait(PATIENCE);
             drop(request.await.expect("it is free").release().await);
             pairs += 1;
         }
         pairs
     };
-    let spawn = |task| tokio::spawn(work(task, shards.to_vec(), stop.clone()));
+    let spawn = |task| tokio::spawn(work(task, shards.clone(), stop.clone()));
     let tasks: Vec<_> = (0..tasks).map(spawn).collect();
     tokio::time::sleep(TURN).await;
     stop.store(true, Ordering::Relaxed);
